@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -339,6 +340,8 @@ def blocking_module(group: str, everywhere: list[Recipe]) -> str:
 
 def formatted(source: str, *rules: str) -> str:
     """As the project's formatter has it, with what breaks one of these rules mended."""
+    if find_spec("ruff") is None:
+        sys.exit("ruff is missing: run `python3 check.py lint` once, then `.venv-check/bin/python`")
     mend = [["check", "-q", "--fix-only", "--select", rule] for rule in rules]
     for command in (*mend, ["format", "-q"]):
         done = subprocess.run(

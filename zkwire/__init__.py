@@ -45,7 +45,7 @@ _from("recipes._recipe")
 __all__ += ["Contender"]
 _from("recipes.sequential")
 __all__ += ["SeenChildren", "SeenData"]
-_from("recipes._service")
+_from("recipes.watching")
 __all__ += ["Leadership"]
 _from("recipes.supervisor")
 __all__ += ["Supervisor"]
@@ -245,8 +245,6 @@ if TYPE_CHECKING:
     from zkwire.recipes._cache_tree import CacheFullError as CacheFullError
     from zkwire.recipes._recipe import LockInUseError as LockInUseError
     from zkwire.recipes._recipe import Lost as Lost
-    from zkwire.recipes._service import SeenChildren as SeenChildren
-    from zkwire.recipes._service import SeenData as SeenData
     from zkwire.recipes.barrier import AsyncBarrier as AsyncBarrier
     from zkwire.recipes.barrier import AsyncDoubleBarrier as AsyncDoubleBarrier
     from zkwire.recipes.cache import AsyncCache as AsyncCache
@@ -276,6 +274,8 @@ if TYPE_CHECKING:
     from zkwire.recipes.supervisor import Leadership as Leadership
     from zkwire.recipes.watching import AsyncChildrenWatch as AsyncChildrenWatch
     from zkwire.recipes.watching import AsyncDataWatch as AsyncDataWatch
+    from zkwire.recipes.watching import SeenChildren as SeenChildren
+    from zkwire.recipes.watching import SeenData as SeenData
     from zkwire.session.trace import TraceFrame as TraceFrame
     from zkwire.session.waitable import Watch as Watch
     from zkwire.wire.model import CREATOR_ALL_ACL as CREATOR_ALL_ACL

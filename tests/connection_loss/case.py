@@ -7,6 +7,7 @@ and its faults are about the client alone.
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ Row: TypeAlias = tuple[str, ...]
 Rows: TypeAlias = dict[str, list[Row]]
 """By the titles under which the lines stand."""
 
+STEPS = 4  # in the background, or requests of it, that follow one another
 AT_ONCE = 6  # the experiments wait for sockets most of the time
 
 # More than the kernel takes on both sides of a connection that is not read from.
@@ -91,8 +93,14 @@ class Case(Stage):
         self.wait_noticed(client)
 
     def wait_noticed(self, client: Any = None) -> None:
-        state_of = client or self.subject
-        poll("it notices", lambda: not state_of.state.usable or None, PATIENCE)
+        """Wait until the client knows of the loss, and its recipes have drawn their conclusions.
+
+        A client that is back before asks for more: a watch of a read that was lost, say, is set
+        again unless it has been closed by then.
+        """
+        client = client or self.subject
+        poll("it notices", lambda: not client.state.usable or None, PATIENCE)
+        let_run(client._driver)
 
     def fill(self) -> None:
         """Have the kernel take no more bytes of the client, so that the next request waits."""
@@ -149,6 +157,15 @@ class Case(Stage):
                 break
             seen.append(getattr(event.type, "name", str(event.type)))
         return seen
+
+
+def let_run(driver: Any) -> None:
+    """Wait until the driver has done what it has been left to do so far, and what that leads to."""
+    for _ in range(STEPS):
+        done = threading.Event()
+        with driver.mutex:
+            pass  # a thread that was in the middle of something has left it the rest
+        assert not driver.call_soon(done.set) or done.wait(PATIENCE)
 
 
 def repeat(call: Callable[..., T], *arguments: Any, **named: Any) -> T:

@@ -7,13 +7,23 @@ the call is for is true, once.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.connection_loss.case import AT_ONCE, Case, Row, Rows, Setting, repeat, run_each, told
+from tests.connection_loss.case import (
+    AT_ONCE,
+    STEPS,
+    Case,
+    Row,
+    Rows,
+    Setting,
+    let_run,
+    repeat,
+    run_each,
+    told,
+)
 from tests.support.lock_helpers import (
     LONG,
     PATIENCE,
@@ -30,7 +40,6 @@ from zkwire.testing.proxy import Action, Frame, cut_after, cut_before
 NOTHING = "nothing"
 NODES = {0: "no node", 1: "its node"}
 HASTE = 0.3  # seconds: a time limit that passes while the client is away
-STEPS = 4  # requests in the background that follow one another
 HEADS = ("point of failure", "on the server", "what it does by itself", "the caller gets",
          "what is safe next", "then")  # fmt: skip
 WATCHING = {"exists", "get_data", "get_children", "get_children2"}
@@ -121,7 +130,8 @@ class Trial(Case):
         """Do what comes before the call; the log begins behind it."""
         self.asked.prepare(self)
         self.flush()
-        self._credentials = self.present().credentials
+        self._client = self.present()
+        self._credentials = self._client.credentials
         self.proxy.reset()
 
     def _guard_at_once(self) -> None:
@@ -162,9 +172,8 @@ class Trial(Case):
 
     def cut(self) -> None:
         """Keep the client away from now on, and wait until it has noticed."""
-        client = self.present()
         self._connection = max([0, *(frame.connection for frame in self.proxy.frames())])
-        self.keep_away(client)
+        self.keep_away(self._client)
 
     def wait_watching(self) -> None:
         """Wait until the call's watch is set, and the client has been told so."""
@@ -172,7 +181,7 @@ class Trial(Case):
         self.flush()
 
     def wait_cut(self) -> None:
-        """Wait until the request has met its fate, and the connection is gone."""
+        """Wait until the request has met its fate, and the client knows that."""
 
         def met(frames: list[Frame]) -> bool:
             sent = [f for f in frames if f.direction == "c2s"]
@@ -181,6 +190,14 @@ class Trial(Case):
 
         frames = self.proxy.wait_for(met, PATIENCE)
         self._connection = max(frame.connection for frame in frames)
+        self.wait_noticed(self._client)
+
+    def wait_waiting(self, call: Running[object]) -> None:
+        """Wait until the call waits for a connection or has ended, and so does its service."""
+        driver = self._client._driver
+        waiting = driver._sleepers, driver.session.queue, getattr(driver, "_followers", ())
+        poll("the call waits", lambda: any(waiting) or call.ended or None, PATIENCE)
+        let_run(driver)
 
     def come_back(self) -> None:
         """Let the client connect again."""
@@ -220,8 +237,7 @@ class Trial(Case):
         driver = client._driver
         for _ in range(STEPS):
             repeat(lambda: self._aside(client.sync))
-            done = threading.Event()  # behind what the answers have made ready
-            assert not driver.call_soon(done.set) or done.wait(PATIENCE)
+            let_run(driver)
         background = driver.background_tasks
         poll("what is left to do is done", lambda: not background or None, PATIENCE)
 
@@ -260,11 +276,9 @@ def outcome(call: Running[object]) -> str:
 
 def no_connection(trial: Trial) -> Row:
     """The first request waits for a connection."""
-    driver = trial.present()._driver
     trial.cut()
     call = trial.begin(trial.asked.call)
-    waiting = driver._sleepers, driver.session.queue, getattr(driver, "_followers", ())
-    poll("the call waits", lambda: any(waiting) or call.ended or None, PATIENCE)
+    trial.wait_waiting(call)
     server = trial.asked.seen(trial)
     trial.come_back()
     return trial.row("no connection", server, call)
@@ -386,6 +400,7 @@ def lost(
     trial.proxy.on(trial.asked.wire, nth=trial.asked.nth, action=action)
     call = trial.begin(function or trial.asked.call)
     trial.wait_cut()
+    trial.wait_waiting(call)
     return call, trial.asked.seen(trial)
 
 

@@ -20,6 +20,7 @@ from zkwire import (
     AsyncQueue,
     Client,
     LockLostError,
+    NodeExistsError,
     Queue,
     QueueEmptyError,
     QueueFullError,
@@ -27,11 +28,13 @@ from zkwire import (
 from zkwire.jute.frames import SEND_LIMIT
 from zkwire.net.driver import Driver
 from zkwire.recipes._recipe import LockInUseError
-from zkwire.recipes.queue import most_bytes
+from zkwire.recipes.queue import MOST_MISSING, most_bytes
+from zkwire.testing.proxy import cut_after
 
 # ruff: noqa: PT012 - how a block ends is what some of these tests are about
 
 MOST_BYTES = most_bytes(SEND_LIMIT)
+COPIED = 700  # more than one request uses up
 
 
 @pytest.fixture
@@ -93,6 +96,28 @@ def test_limits_are_refused_before_anything_is_put(observer: Client, fresh_path:
     assert len(set(large.put_many([bytes(100_000)] * 5))) == 3, "in several requests"
     assert large.put_many([]) == []
     assert len(large) == 5
+
+
+def test_what_is_put_into_a_copied_queue_comes_behind_its_items(
+    stage: Stage, observer: Client, fresh_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    items = f"{fresh_path}/entries"
+    observer.ensure_path(items)
+    for number in (2, COPIED):  # the counter stands at 2
+        observer.create(f"{items}/entry-100-{number:010}", b"copied")
+    queue = Queue(stage.client(), fresh_path)
+    stage.proxy.on("multi", action=cut_after, nth=2)  # of those that use numbers up the first
+    queue.put(b"new")
+    assert max(observer.get_children(items)) == f"entry-100-{COPIED + 1:010}"
+    assert [queue.get().data for _ in range(3)] == [b"copied", b"copied", b"new"]
+    assert stage.proxy.unfired == []
+    assert f"behind a name that is there already, with the number {COPIED}" in caplog.text
+    far = MOST_MISSING + 2 * COPIED
+    for number in (COPIED + 4, far):  # where the counter stands then
+        observer.create(f"{items}/entry-100-{number:010}", b"copied")
+    with pytest.raises(NodeExistsError, match="numbers are missing"):
+        queue.put(b"no")
+    assert len(queue) == 2
 
 
 def test_a_taking_is_for_one_block(queue: Queue) -> None:

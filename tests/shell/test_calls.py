@@ -1,12 +1,14 @@
-"""What an operation costs: steps of Python (`benchmarks/counts.json`), and calls of the kernel."""
+"""What an operation costs (`benchmarks/counts.json`), and which files run (docs/design.md)."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -15,8 +17,9 @@ from benchmarks import gate
 from benchmarks.gate import VERSION, WORKS
 from benchmarks.sides import SIDES
 from tests.support.snippets import ROOT, run_python
-from zkwire import Client
+from zkwire import AsyncClient, Client, OutcomeUnknownError, SequentialLock, State, Watch
 from zkwire.testing import Server
+from zkwire.testing.proxy import cut_before as cut
 
 # --- zkwire's own counts --------------------------------------------------------------------------
 
@@ -70,6 +73,17 @@ KERNEL = (
 GETS, ATTEMPTS = 50, 5
 
 
+@contextmanager
+def profiled(profile: Callable[[Any, str, Any], None]) -> Iterator[None]:
+    """Have this thread's calls profiled meanwhile."""
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
 def kernel_calls(work: Callable[[], object]) -> Counter[str]:
     """The calls of this thread that may block or wake somebody, by name."""
     calls: Counter[str] = Counter()
@@ -78,12 +92,8 @@ def kernel_calls(work: Callable[[], object]) -> Counter[str]:
         if event == "c_call" and any(each in called.__qualname__ for each in KERNEL):
             calls[called.__name__] += 1
 
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
+    with profiled(profile):
         work()
-    finally:
-        sys.setprofile(before)
     return calls
 
 
@@ -95,6 +105,44 @@ def test_a_lone_get_is_one_send_one_wait_and_one_receive(server: Server) -> None
     with closing(SIDES["zkwire"](server.hosts)) as made:
         attempts = [kernel_calls(lambda: made.work("get")(GETS)) for _ in range(ATTEMPTS)]
     assert {"extend": 2 * GETS, "poll": GETS} in attempts, attempts
+
+
+# --- the four ways of docs/design.md -------------------------------------------------------------
+
+
+@contextmanager
+def on_way(way: str) -> Iterator[None]:
+    """This thread runs the files of a way, each for the first time in the order of the page."""
+    text = (ROOT / "docs" / "design.md").read_text()
+    part = text.partition(f"<!-- begin: {way} -->")[2].partition(f"<!-- end: {way} -->")[0]
+    named, run = re.findall(r"`(\w+/\w+\.py)`", part), dict[str, None]()
+    with profiled(lambda frame, *_: run.setdefault(frame.f_code.co_filename)):
+        yield
+    files = [file.rpartition("/zkwire/")[2] for file in run]
+    assert named == [file for file in files if file in named] != []
+
+
+async def test_the_files_of_each_way_run_in_the_order_of_the_page(server: Server) -> None:
+    with Client(server.hosts) as client, SequentialLock(client, "/lock") as lock:
+        lock.release()
+        with on_way("request"):
+            client.get_data("/")
+        with on_way("lock"):
+            lock.acquire()
+        async with AsyncClient(server.hosts) as other:
+            watch = Watch()
+            await other.exists("/new", watch=watch)
+            seen = asyncio.ensure_future(watch)
+            await asyncio.sleep(0)  # it waits
+            with on_way("event"):
+                await asyncio.gather(asyncio.to_thread(client.create, "/new"), seen)
+            server.on("get_data", action=cut)
+            lost = asyncio.ensure_future(other.get_data("/"))
+            await asyncio.sleep(0)
+            with on_way("loss"):
+                with pytest.raises(OutcomeUnknownError):
+                    await lost
+                await other.wait_for_state(State.CONNECTED)
 
 
 PROBE = """

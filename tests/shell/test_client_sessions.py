@@ -88,12 +88,14 @@ OF_A_COROUTINE = ["close", "send", "throw"]
 
 @both
 async def test_a_reply_has_the_few_public_attributes(side: Side, server: Server) -> None:
+    server.stop()  # the answer comes when this has looked
     client: Any = side.Client(server.hosts)
     reply = asking(client).get_data("/")
     more = OF_A_COROUTINE if side.asyncio else []
     assert [n for n in dir(reply) if n[0] != "_"] == sorted(PUBLIC + more)
     assert repr(reply) == "<reply of get_data /: not yet>"
     assert not reply.ready
+    server.start()
     await done(client.connect())
     await eventually("answered", lambda: reply.ready)
     assert repr(reply) == "<reply of get_data /: ended>"

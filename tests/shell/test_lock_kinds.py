@@ -14,6 +14,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -114,6 +116,26 @@ async def test_an_acquisition_that_waits_is_cancelled(
         assert not lock.cancel()
         assert lock.held
         await done(lock.release())
+
+
+@both
+async def test_a_contender_is_told_how_many_are_ahead(side: Side, server: Server) -> None:
+    async with using(side.Client(server.hosts)) as client:
+        first, second, last = (side.lock("sequential", client, "/lock") for _ in range(3))
+        await done(first.acquire())
+        told: list[int] = []
+        leaves = side.start(second.acquire)
+        await eventually("it stands in the queue", lambda: len(paths(server)) == 2)
+        waiting = side.start(partial(last.acquire, on_position=told.append))
+        await eventually("it is told", lambda: told == [2])
+        assert second.cancel()
+        with pytest.raises(LockCancelledError):
+            await result(leaves)
+        await eventually("it is told again", lambda: told == [2, 1])
+        await done(first.release())
+        assert await result(waiting)
+        await eventually("it is told the last time", lambda: told == [2, 1, 0])
+        await done(last.release())
 
 
 def test_cancel_between_two_threads_never_hits_a_later_call(server: Server) -> None:
@@ -353,7 +375,9 @@ async def test_a_lock_used_at_any_depth_leaves_nothing(
         return deep_here(frames - 1, call) if frames else call()
 
     async def all_gone() -> None:
+        latest = monotonic() + LONGEST
         while left(server):
+            assert monotonic() < latest
             await done(owner.exists("/"))  # the client does it now, or with its heartbeat
 
     async with using(side.Client(server.hosts)) as owner:

@@ -23,6 +23,7 @@ from zkwire import (
     ACL,
     OPEN_ACL_UNSAFE,
     AsyncClient,
+    AsyncPartitioner,
     AsyncPersistentNode,
     Client,
     Counter,
@@ -174,6 +175,29 @@ def test_data_that_are_refused_are_no_problem(server: Server, observer: Client) 
         assert observer.get_data("/r").data == b"1"
         assert node.problem is None
         node.set_data(b"3", PATIENCE)
+
+
+async def test_a_refusal_is_not_told_while_a_share_is_about_to_come(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread may look at any moment: here, right before the share is handed out."""
+    hand_out, told = AsyncPartitioner._hand_out, list[bool]()
+
+    def look_first(partitioner: AsyncPartitioner) -> None:
+        refused = partitioner._is_refused
+        hand_out(partitioner)
+        if partitioner._next is not None:
+            told.append(refused)
+
+    monkeypatch.setattr(AsyncPartitioner, "_hand_out", look_first)
+    server.refuse_next("create2", NoAuthError.code)
+    async with (
+        AsyncClient(server.hosts) as client,
+        AsyncPartitioner(client, "/r", ["x", "y"]) as partitioner,
+    ):
+        assert len(await partitioner.next(PATIENCE) or ()) == 1
+        assert len(await partitioner.next(PATIENCE) or ()) == 2
+    assert not any(told)
 
 
 def test_a_standing_node_with_children_is_deleted_when_they_are_gone(observer: Client) -> None:

@@ -1,40 +1,38 @@
-"""The scenarios of the simulation by their names."""
+"""The scenarios of the simulation by their names.
+
+A module `tests/support/simulation_….py` may have its own: `SIMPLE`, of which every order of events
+is run, `RANDOM`, and `BUGS` that these must find, written as in `planted/simulated.txt`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from importlib import import_module
+from pkgutil import iter_modules
 
+from tests import support
 from tests.support import simulation_locks as locks
 from tests.support import simulation_queue as queues
 from tests.support import simulation_services as services
 from tests.support import simulation_sessions as sessions
-from tests.support import simulation_shared as shared
 from tests.support.simulation_locks import Usage
-from tests.support.simulation_parts import NETWORK, lives
+from tests.support.simulation_parts import World, lives
 from tests.support.simulation_queue import Plan
-from tests.support.simulation_shared import Groups, KeptNodes, Life, Sums, Together, Turns
+from tests.support.simulation_shared import Groups, KeptNodes, Life
 from zkwire.recipes.persistent_node import PersistentModeKeeper
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
 from zkwire.testing.simulation import FAULTS, Scenario
 
+PARTS = [
+    import_module(f"tests.support.{module.name}")
+    for module in iter_modules(support.__path__)
+    if module.name.startswith("simulation_")
+]
 BRIEF = Usage(stay=1)
 TRY = Usage(stay=1, wait=False)
 MODES = {"waiting": BRIEF, "timed": Usage(stay=1, patience=3.0), "trying": TRY}
 ROLES = ("read", "write", "read")
-
-
-class World(NamedTuple):
-    """A scenario, the faults that may happen in it, and a number.
-
-    How many faults at most, if every schedule is followed; if it differs from seed to seed, how
-    many runs a check makes.
-    """
-
-    scenario: Scenario
-    faults: tuple[str, ...]
-    number: int
 
 
 def faults_for(kind: locks.Kind) -> tuple[str, ...]:
@@ -71,21 +69,12 @@ MIRRORS = {
     "node and children, one by one": services.mirror(version="3.4", depth=1),
     "one by one, 3.4": services.mirror(version="3.4"),
 }
-CROWDED = partial(Sums, crowded=True)
-RANDOM = {
+RANDOM: dict[str, World] = {
     **{kind.name: World(locks.various(kind), faults_for(kind), 1200) for kind in locks.KINDS},
     "read-write": World(locks.various_read_write(), FAULTS, 400),
     "semaphore": World(locks.various_semaphore(), FAULTS, 400),
     "multi-lock": World(locks.various_multi_lock(), FAULTS, 400),
     "queue": World(queues.various(), FAULTS, 250),
-    "node": World(shared.various_keepers(), FAULTS, 300),
-    "standing node": World(shared.various_keepers(PersistentModeKeeper), FAULTS, 300),
-    "group": World(shared.various_group(), FAULTS, 300),
-    "counter": World(lives(3, Sums), NETWORK, 300),
-    "crowded counter": World(lives(3, CROWDED), NETWORK, 300),
-    **{f"barrier of {n}": World(lives(n, partial(Together, n)), NETWORK, 120) for n in (1, 2, 3)},
-    "barrier of 2 of 3": World(lives(3, partial(Together, 2, even=False)), NETWORK, 120),
-    "once per": World(lives(3, Turns), NETWORK, 200),
     # In three sessions each later one begins on a server that is behind, and sees nothing older.
     **{
         f"{name}, {n} sessions": World(
@@ -97,6 +86,7 @@ RANDOM = {
     **{f"cache, {name}": World(m, services.MIRRORING, 100) for name, m in MIRRORS.items()},
     **{f"{n} supervisors": World(sessions.supervised(n), sessions.LEADING, 150) for n in (1, 2, 3)},
     "partitioner": World(services.shared_out(), services.SHARING, 40),
+    **{name: world for part in PARTS for name, world in getattr(part, "RANDOM", {}).items()},
 }
 
 LOCKS: dict[str, Scenario] = {
@@ -135,9 +125,5 @@ MEMBERS: dict[str, Scenario] = {
     "group, one name": lives(2, partial(Groups, name="me")),
 }
 SIMPLE: dict[str, Scenario] = {
-    "counter": lives(2, Sums),
-    "crowded counter": lives(2, CROWDED),
-    "barrier": lives(2, partial(Together, 2, rounds=1)),
-    "barrier, twice": lives(2, partial(Together, 2)),
-    "once per": lives(2, Turns),
+    name: world for part in PARTS for name, world in getattr(part, "SIMPLE", {}).items()
 }

@@ -112,7 +112,7 @@ def test_hazard_C2_C3_equal_content_proves_nothing() -> None:
         for client in sim.clients:
             client.world.unique = lambda: "x"  # type: ignore[method-assign]
 
-    begin = "attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.pending_cleanups,))"
+    begin = "attempt = Attempt(runtime)"
     same = Change(AsyncBlockingLock, "_acquire", ((begin, f"{begin}; attempt.id = 'the same'"),))
     run = partial(sweep, alike, faults=("cut", "unsent", "linger"))
     with planted(same, BESIDE):

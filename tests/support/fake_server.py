@@ -37,7 +37,7 @@ from zkwire.jute import records as r
 from zkwire.jute.frames import frame
 from zkwire.jute.record import Record
 from zkwire.testing.server import sessions, tree
-from zkwire.testing.server.operations import READS, write
+from zkwire.testing.server.operations import READS, read, write
 from zkwire.testing.server.rules import Rules
 from zkwire.testing.server.state import ServerState
 from zkwire.testing.server.tls import ServerTls
@@ -400,7 +400,7 @@ class FakeServer:
             assert peer.session is not None
             self._end_session(peer.session.session_id)
         elif opcode in READS:
-            return READS[opcode](self.state, peer, request.body)
+            return read(self.state, peer, opcode, request.body)[0]
         elif request.op not in {"auth", "ping"}:
             body, events = write(self.state, peer, opcode, request.body)
             self.state.send_events(events)

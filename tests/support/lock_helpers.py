@@ -37,7 +37,7 @@ from zkwire.jute.frames import frame
 from zkwire.jute.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
 from zkwire.recipes.locks import GRANTS
 from zkwire.testing.proxy import Action, FaultProxy, Frame
-from zkwire.testing.proxy.frames import request_description
+from zkwire.testing.proxy.frames import describe_rule
 from zkwire.testing.proxy.proxy import _Once
 from zkwire.wire import ops
 
@@ -408,4 +408,5 @@ class LockProxy(FaultProxy):
         def chosen(frame: Frame) -> bool:
             return frame.direction == "c2s" and meaning(frame) == op
 
-        self.rule(_Once(chosen, request_description(op, nth, reply), nth, action, reply))
+        description = describe_rule(op, nth, {op}, reply=reply)
+        self.rule(_Once(chosen, description, nth, action, reply))

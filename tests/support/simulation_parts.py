@@ -43,6 +43,18 @@ PASSING = ("cut", "unsent", "linger", "pause", "partition", "blip", "slow", "lag
 """Faults that a session may outlive."""
 
 
+class World(NamedTuple):
+    """A scenario, the faults that may happen in it, and a number.
+
+    How many faults at most, if every schedule is followed; if it differs from seed to seed, how
+    many runs a check makes.
+    """
+
+    scenario: Scenario
+    faults: tuple[str, ...]
+    number: int
+
+
 P = ParamSpec("P")
 
 

@@ -19,7 +19,6 @@ from tests.support.simulation_parts import (
 from zkwire.errors import ServerError
 from zkwire.operations import Operations
 from zkwire.recipes._service import Condition, Service
-from zkwire.recipes.runtime import retry
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.recipes.supervisor import Leadership
 from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch, NodeWatcher
@@ -98,7 +97,7 @@ class Resident(Service):
         self.running = True
         await runtime.wait_for(Condition(lambda: False))
 
-    def _session_ended(self) -> None:
+    def _session_ended(self, runtime: Any) -> None:
         self.running = False
 
 
@@ -229,7 +228,7 @@ async def write(client: Client, deeds: list[Deed]) -> None:
     """Make these changes one after the other."""
     for deed in deeds:
         with suppress(ServerError):  # a delete of what is not there, and so on
-            await retry(client.world, None, partial(deed, client.world.operations))
+            await client.world.retry(None, partial(deed, client.world.operations))
         if client.sim.rng.random() < 0.3:
             await client.sleep(1.0)
 

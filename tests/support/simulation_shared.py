@@ -11,7 +11,9 @@ from functools import partial
 from itertools import pairwise
 
 from tests.support.simulation_parts import (
+    NETWORK,
     Judge,
+    World,
     children,
     has_faults,
     is_still,
@@ -26,8 +28,9 @@ from zkwire.recipes.barrier import READY, AsyncDoubleBarrier
 from zkwire.recipes.counter import AsyncCounter
 from zkwire.recipes.membership import AsyncGroup, Member
 from zkwire.recipes.once_per import AsyncOncePer
-from zkwire.recipes.persistent_node import AsyncPersistentNode
+from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper
 from zkwire.recipes.runtime import SESSION_OVER
+from zkwire.testing.simulation import FAULTS, Scenario
 from zkwire.testing.simulation.client import Cancelled, Client, ViolationError
 from zkwire.testing.simulation.simulation import Simulation
 
@@ -415,3 +418,38 @@ class Turns(Judge):
             raise ViolationError("ORPHAN", f"claimed by none: {node.data!r}")
         if node.children:
             raise ViolationError("ORPHAN", f"left: {list(node.children)}")
+
+
+# --- what is run ----------------------------------------------------------------------------------
+
+CROWDED = partial(Sums, crowded=True)
+SIMPLE: dict[str, Scenario] = {
+    "counter": lives(2, Sums),
+    "crowded counter": lives(2, CROWDED),
+    "barrier": lives(2, partial(Together, 2, rounds=1)),
+    "barrier, twice": lives(2, partial(Together, 2)),
+    "once per": lives(2, Turns),
+}
+RANDOM = {
+    "node": World(various_keepers(), FAULTS, 300),
+    "standing node": World(various_keepers(PersistentModeKeeper), FAULTS, 300),
+    "group": World(various_group(), FAULTS, 300),
+    "counter": World(lives(3, Sums), NETWORK, 300),
+    "crowded counter": World(lives(3, CROWDED), NETWORK, 300),
+    **{f"barrier of {n}": World(lives(n, partial(Together, n)), NETWORK, 120) for n in (1, 2, 3)},
+    "barrier of 2 of 3": World(lives(3, partial(Together, 2, even=False)), NETWORK, 120),
+    "once per": World(lives(3, Turns), NETWORK, 200),
+}
+BUGS = r"""
+once per: believes a loss | cut linger cancel slow | OFTEN ORPHAN NEVER
+  AsyncOncePer.claim: doubt = True => won = True; break
+once per: a new name | cut linger cancel slow | OFTEN ORPHAN NEVER
+  AsyncOncePer._try: data = attempt.id.encode()
+    => attempt.id = attempt.id[:-8] + self._runtime.unique()[-8:]
+    \n    data = attempt.id.encode()
+once per: keeps doubt | cut linger cancel slow | ORPHAN
+  AsyncOncePer._clean_up_after: = None
+once per: gives back anything | cut linger cancel slow | OFTEN ORPHAN NEVER
+  AsyncOncePer.claim: self._clean_up_after => attempt.entered = True; self._clean_up_after
+  AsyncOncePer._leave: data.startswith(attempt.id.encode()) => True
+"""

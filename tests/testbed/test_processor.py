@@ -519,11 +519,12 @@ def test_ipv6_from_39_on(expression: str) -> None:
     acl = (r.ACL(Perms.READ, r.Id("ip", expression)),)
     with pytest.raises(InvalidACLError):
         ANYBODY.expand(acl)
-    new = Credentials("::1", ipv6=True)
+    rules = Rules(version="3.9")
+    new = Credentials("::1", rules)
     if expression in IPV6:
         assert new.expand(acl) == acl
         assert new.allows(acl, Perms.READ) is IPV6[expression]
-        assert not Credentials("127.0.0.1", ipv6=True).allows(acl, Perms.READ)
+        assert not Credentials("127.0.0.1", rules).allows(acl, Perms.READ)
     else:
         with pytest.raises(InvalidACLError):
             new.expand(acl)

@@ -26,7 +26,7 @@ RECIPES = ["runtime", "_recipe", "_service", "_node", "_lock"]
 NOT_EACH_OTHER = ({"blocking", "aio"}, {"blocking", "trio"})
 MAY_USE_TESTING = {"testing", "cli", "kazoo"}
 # What a recipe may know of the state machine: it runs in any client, and in simulation.
-RECIPES_MAY_USE = {"session.waitable", "session.liveness"}
+RECIPES_MAY_USE = {"session.waitable", "session.liveness", "session.status"}
 
 # The world outside: sockets, threads, clocks, chance.
 IMPURE = {

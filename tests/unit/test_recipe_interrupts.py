@@ -182,7 +182,8 @@ def test_outside_of_a_task_there_is_nobody_to_hold_or_to_cancel() -> None:
     never: Any = None
 
     def look() -> None:
-        for call in (lambda: mine.held, lambda: run(cancelled_by(never, KeyError).__aenter__())):
+        outside = cancelled_by(never, KeyError, None)
+        for call in (lambda: mine.held, lambda: run(outside.__aenter__())):
             with pytest.raises(RuntimeError) as caught:
                 call()
             refused.append(str(caught.value))

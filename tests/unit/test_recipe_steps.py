@@ -16,6 +16,7 @@ import zkwire
 from tests.support.both_clients import done, entered
 from tests.support.scripted import STAT, Answer
 from zkwire import Client
+from zkwire.aio.driver import value_of_each_task
 from zkwire.blocking.driver import _Owner, value_of_each_thread
 from zkwire.blocking.sync import Entered, run
 from zkwire.errors import (
@@ -36,25 +37,25 @@ from zkwire.errors import (
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
-from zkwire.net.one_thread import value_of_each_task
 from zkwire.operations.multi import Delete
+from zkwire.recipes import runtime
 from zkwire.recipes._node import Attempt, TemporaryTokens
 from zkwire.recipes._recipe import LockInUseError, Lost
 from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.recipes.read_write import AsyncReadLock
-from zkwire.recipes.runtime import ensure_path
 from zkwire.recipes.semaphore import AsyncLease
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
+Base: Any = runtime.Runtime
 OWN = STAT.ephemeral_owner
-QUIET = {"check", "check_open", "hold", "unhold", "forget", "withdraw", "drop", "wake", "caller"}
-QUIET |= {"when_ready", "when_caller_ends", "waiter", "check_callback"}
+QUIET = {"check", "check_open", "hold", "unhold", "withdraw", "drop", "wake", "caller"}
+QUIET |= {"when_ready", "when_caller_ends", "waiter", "check_callback", "close_watch"}
 
 
-class Runtime:
+class Runtime(Base):  # type: ignore[misc]
     """A client of which only the answers exist, by the names of verbs; ``asked`` is what it saw.
 
     A lock's own node is made and listed without being written down.
@@ -64,14 +65,14 @@ class Runtime:
     session = SimpleNamespace(timeout=9.0, send_limit=0xFFFFF, resumed=True, connection="first")
     operation_timeout = None
     lease_deadline = 100.0
+    usable = True
     mutex = nullcontext()
 
     def __init__(self, **answers: list[object]) -> None:
-        self.answers = answers
+        self._answers = answers
         self.asked: list[str] = []
         self.spawned: list[Callable[[Any], Coroutine[Any, Any, object]]] = []
         self.late: list[Callable[[], object]] = []
-        self.usable = True
         self.time = 0.0
         self.active_locks: set[Any] = set()
         self.unfinished = False
@@ -88,8 +89,6 @@ class Runtime:
     def operations(self) -> Runtime:
         return self
 
-    _recipe_runtime = _sessions = operations
-
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name in QUIET:
             return lambda *_: None
@@ -97,8 +96,8 @@ class Runtime:
 
     def _answer(self, name: str, *arguments: Any) -> Answer:
         self.asked.append(name)
-        if self.answers.get(name):
-            return Answer(self.answers[name].pop(0))
+        if self._answers.get(name):
+            return Answer(self._answers[name].pop(0))
         if name == "create_with_stat":
             self._made.append(f"{arguments[0]}0000000001")
             return Answer((self._made[-1], STAT))
@@ -143,7 +142,7 @@ def held(
 
 
 def an_attempt(node: str | None = None) -> Attempt:
-    attempt = Attempt(OWN, "unique")
+    attempt = Attempt(Runtime())
     attempt.node = node
     return attempt
 
@@ -191,7 +190,7 @@ def test_a_path_that_cannot_be_made_is_made_otherwise_or_refused(
     """It will do if it is there; a server without containers is asked for one once."""
     world: Any = Runtime(create=creates[:], exists=[there])
     with pytest.raises(error) if error else nullcontext():
-        run(ensure_path(world, path, (), None, containers=OLD in creates))
+        run(world.ensure_path(path, (), None, containers=OLD in creates))
     assert world.asked.count("create") == len(creates)
 
 

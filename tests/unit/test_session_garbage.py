@@ -29,7 +29,7 @@ from zkwire import errors
 from zkwire.errors import AuthFailedError
 from zkwire.jute.frames import frame
 from zkwire.jute.records import AuthPacket, GetDataResponse, GetSASLRequest, SetSASLResponse
-from zkwire.session.hosts import FIRST_SEARCH_PAUSE, LONGEST_SEARCH_PAUSE
+from zkwire.session.session import FIRST_SEARCH_PAUSE, LONGEST_SEARCH_PAUSE
 from zkwire.session.waitable import Watch
 from zkwire.session.watch_table import BATCH_BYTES
 from zkwire.wire import ops

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from zkwire.aio.driver import LoopDriver
-    from zkwire.recipes._service import ChildrenCallback, DataCallback, OnProblem
-    from zkwire.recipes.watching import AsyncChildrenWatch, AsyncDataWatch
+    from zkwire.recipes._service import OnProblem
+    from zkwire.recipes.watching import (
+        AsyncChildrenWatch,
+        AsyncDataWatch,
+        ChildrenCallback,
+        DataCallback,
+    )
 
 
 class AsyncNodeWatches(Bound):

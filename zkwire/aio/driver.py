@@ -1,4 +1,8 @@
-"""The driver of the asyncio client: one loop, no thread, no lock.
+"""The driver of the clients whose session belongs to one thread, in which tasks wait.
+
+That is an event loop of asyncio, or a run of trio, to which :mod:`zkwire.trio` gives the shape of
+such a loop.  There is no other thread and no lock.  Only the loop's thread touches the session, and
+not while it is in the middle of that; a finalizer runs in any thread and at any moment.
 
 Requests leave in the order of the calls: at once if nothing is unanswered, else at the end of the
 loop's turn, with the next reply, or when enough have gathered, whichever comes first.
@@ -14,30 +18,31 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import Context, copy_context
 from functools import partial
 from sys import is_finalizing as finalizing
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
-from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO
+from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO, in_the_middle, uninterruptible
 from zkwire.aio.replies import StepReply
 from zkwire.errors import ClientClosedError, ForkedError, ZooKeeperError
+from zkwire.net.connection import INTERRUPTED, Connection
+from zkwire.net.driver import Driver
 from zkwire.net.lifetime import close_in_child
-from zkwire.net.one_thread import OneThreadDriver, uninterruptible, value_of_each_task
-from zkwire.net.timing import DEFER_SECONDS, FLUSH_AT
+from zkwire.net.timing import DEADLINES_EVERY, DEFER_SECONDS, FLUSH_AT
 from zkwire.session.request import Failed, Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from random import Random
-    from typing import Any, TypeVar
+    from typing import Any, Final, TypeVar
 
     from zkwire.net.pipeline import Pipeline
-    from zkwire.recipes.runtime import Owned
+    from zkwire.recipes._lock import Acquirable
     from zkwire.session.session import Session
-    from zkwire.session.waitable import Waitable
+    from zkwire.session.waitable import Waitable, Watch
 
     T = TypeVar("T")
 
@@ -69,6 +74,21 @@ class Calling:
             task.get_loop().call_exception_handler(context)
 
 
+def value_of_each_task(current: Callable[[], object], make: Callable[[], T]) -> Callable[[], T]:
+    """A function that returns the value of the task that calls it, made at the first call."""
+    values: WeakKeyDictionary[object, T] = WeakKeyDictionary()
+
+    def value() -> T:
+        task = current()
+        if task is None:
+            raise RuntimeError("a re-entrant lock is its task's, and this is no task")
+        if task not in values:
+            values[task] = make()
+        return values[task]
+
+    return value
+
+
 class _Owner:
     """A task, and the locks that it alone releases: no other could.
 
@@ -77,7 +97,7 @@ class _Owner:
     """
 
     def __init__(self) -> None:
-        self.locks: WeakSet[Owned] = WeakSet()
+        self.locks: WeakSet[Any] = WeakSet()
         task = current_task()
         assert task is not None
         self._name = f"the task {task.get_name()}"
@@ -143,8 +163,9 @@ async def within(
 async def cancelled_by(
     add: Callable[[Callable[[object], None]], Callable[[], object]],
     error: Callable[[], Exception],
-) -> AsyncGenerator[None, None]:
-    """Cancel the body when something happens, then raise ``error()``.
+    value: T,
+) -> AsyncGenerator[T, None]:
+    """Cancel the body, which gets ``value``, when something happens, then raise ``error()``.
 
     ``add`` has a function called when it happens, and returns one that undoes this.  As with
     ``asyncio.timeout``, a cancellation from outside stays a CancelledError.
@@ -161,7 +182,7 @@ async def cancelled_by(
 
     remove = add(cancel)
     try:
-        yield
+        yield value
     except BaseException as raised:
         over = True
         if (
@@ -182,18 +203,27 @@ async def cancelled_by(
 LOOP_CLOSED = "the client's event loop has been closed"
 
 
-class LoopDriver(Calling, OneThreadDriver):
+class LoopDriver(Calling, Driver):
     """See the module's docstring."""
 
+    awaits = True
     _kind = StepReply
     io: LoopIO | None = None
     closing: float | None
     caller: Callable[[], object] = staticmethod(asyncio.current_task)
     waiter: Callable[[], object] = caller
+    cancelled_by: Any = staticmethod(cancelled_by)
+
+    running_loop: Callable[[], Any] = staticmethod(asyncio.get_running_loop)
+    _sleep: Callable[[float], Any] = staticmethod(asyncio.sleep)
+    # How messages name the client's class, such a loop, and where a call belongs.
+    _names = "an AsyncClient", "event loop", "a coroutine"
 
     def __init__(self, session: Session, rng: Random, **options: Any) -> None:
         Calling.__init__(self)
-        OneThreadDriver.__init__(self, session, rng, **options)
+        Driver.__init__(self, session, rng, **options)
+        self.mutex: Any = nullcontext()
+        self._sleepers: set[Callable[[], None]] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
         self._flushing = False
         self._deferred_timer: asyncio.TimerHandle | None = None
@@ -201,19 +231,20 @@ class LoopDriver(Calling, OneThreadDriver):
     def start(self) -> asyncio.AbstractEventLoop:
         """Begin to connect unless that has been done; returns the running loop."""
         try:
-            loop = asyncio.get_running_loop()
+            loop: asyncio.AbstractEventLoop | None = self.running_loop()
         except RuntimeError:
             loop = None
         if loop is not None and loop is self.loop and not self.forked:
             return loop
+        client, kind, place = self._names
         if self.forked:
             raise ForkedError(
-                "this client belongs to the parent process; make an AsyncClient in this process"
+                f"this client belongs to the parent process; make {client} in this process"
             )
         if loop is None:
-            raise RuntimeError("no running event loop: call this in a coroutine")
+            raise RuntimeError(f"no running {kind}: call this in {place}")
         if self.loop is not None:
-            raise RuntimeError("this AsyncClient belongs to another event loop")
+            raise RuntimeError(f"this {client.split()[1]} belongs to another {kind}")
         if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:
             raise RuntimeError(
                 f"{type(loop).__name__} cannot wait for a socket; on Windows use "
@@ -227,6 +258,14 @@ class LoopDriver(Calling, OneThreadDriver):
             self.io.turn_soon()
         return loop
 
+    def check(self) -> None:
+        """Raise RuntimeError in another event loop, ForkedError in a forked child."""
+        self.start()
+
+    def local(self, make: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns the value of the task that calls it."""
+        return value_of_each_task(self.caller, make)
+
     @property
     def loop_closed(self) -> bool:
         """Whether the client's loop has been closed: nothing can happen any more."""
@@ -238,7 +277,7 @@ class LoopDriver(Calling, OneThreadDriver):
         if self.loop is None or self.loop.is_closed():
             return False
         try:
-            return asyncio.get_running_loop() is not self.loop
+            return self.running_loop() is not self.loop
         except RuntimeError:
             return True
 
@@ -276,26 +315,15 @@ class LoopDriver(Calling, OneThreadDriver):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def when_caller_ends(self, lock: Owned) -> None:
+    def when_caller_ends(self, lock: Any) -> None:
         """Tell the lock, if it is owned then, when the running task has ended."""
         _owner_of_this_task().locks.add(lock)
-
-    @asynccontextmanager
-    async def cancelled_by(
-        self,
-        add: Callable[[Callable[[object], None]], Callable[[], object]],
-        error: Callable[[], Exception],
-        value: T,
-    ) -> AsyncGenerator[T, None]:
-        """Cancel the body when something happens; see :func:`zkwire.aio.driver.cancelled_by`."""
-        async with cancelled_by(add, error):
-            yield value
 
     @uninterruptible
     def submit(self, request: Request, eager: bool = True) -> None:
         """Put a request behind all earlier ones; without ``eager`` never send it at once."""
         try:
-            loop = asyncio.get_running_loop()
+            loop = self.running_loop()
         except RuntimeError:
             self._submit_from_outside(request, eager)
             return
@@ -326,6 +354,17 @@ class LoopDriver(Calling, OneThreadDriver):
         elif not self._flushing:
             self._flushing = True
             loop.call_soon(self._flush_gathered)
+
+    def _prepare(self, request: Request, connection: Connection | None) -> None:
+        """The connection is not as usual: refuse the request, or make sure that it is not lost."""
+        self.check_open(request.op.name, request.path)
+        if connection is not None and connection.closed_because:
+            self._judge()  # it is broken: the request must not be lost with it
+
+    def _judge(self) -> None:
+        """Read what has come while the loop was blocked; nothing goes into a dead connection."""
+        if self.io is not None:
+            self.io.turn()
 
     def _submit_from_outside(self, request: Request, eager: bool) -> None:
         """Have the loop submit a request that was made where no loop runs, in order.
@@ -372,19 +411,116 @@ class LoopDriver(Calling, OneThreadDriver):
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         return await within(self.start(), waitable, timeout, self)
 
+    def interrupt(self, waiter: object, attempt: Acquirable) -> None:
+        """Have this task's wait raise the attempt's error, if that still goes on."""
+        if not (self.outside and self.call_soon(partial(self.interrupt, waiter, attempt))):
+            super().interrupt(waiter, attempt)
+
+    def _rouse(self, waiter: object) -> None:
+        for waker in list(self._sleepers):  # all of them: other tasks wait on
+            waker()
+
+    def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
+        """Refuse to block a whole event loop."""
+        if waitable.ready or timeout == 0:
+            return waitable.ready
+        raise RuntimeError("this would block the event loop: use await")
+
     # --- what callers ask for ---------------------------------------------------------------------
 
-    def spawn(
-        self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
-    ) -> None:
+    withdraw: Final = uninterruptible(Driver.withdraw)
+
+    @uninterruptible
+    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
+        """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
+
+        A finalizer, which the collector runs in any thread and in the middle of anything, leaves it
+        to the loop.
+        """
+        if self.forked:
+            return
+        later = self.outside or in_the_middle()
+        if not (later and self.call_soon(partial(self.close_watch, watch, tell=tell))):
+            self.session.forget_watch(watch, tell=tell)
+            self.call_callbacks()
+            self.flush()
+
+    def dispatch(self, function: Callable[[], object]) -> None:
+        """Call a user's function soon; a coroutine that it returns runs as a task."""
+        self.call_soon(partial(self._call, function))
+
+    def spawn(self, work: Callable[[Pipeline], Coroutine[Any, Any, object]]) -> None:
         """Run ``work(background)`` to its end; see :class:`zkwire.net.driver.Driver`.
 
         A task that the collector ends in another thread leaves its clean-up to the loop.
         """
         if self.loop_closed:
             raise ClientClosedError(LOOP_CLOSED)
-        if not (self.outside and self.call_soon(partial(self.spawn, work, lasting=lasting))):
-            super().spawn(work, lasting=lasting)
+        if not (self.outside and self.call_soon(partial(self.spawn, work))):
+            super().spawn(work)
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    @uninterruptible
+    def read(self, connection: Connection) -> None:
+        """One receive and all that follows from it; nothing that comes after an interrupted one."""
+        session, data = self.session, None
+        try:
+            if not connection.closed_because:
+                connection.fetch()
+                if connection.inbox:
+                    data = connection.opened()
+            connection.inbox.clear()
+            if data:
+                now = self.now()
+                session.receive_data(data, now)
+                if now >= connection.deadlines_at:
+                    connection.deadlines_at = now + DEADLINES_EVERY
+                    session.on_deadline(now)
+                if session.broken or session.ended:
+                    connection.closed_because = session.broken or "the session is over"
+                if session.callbacks:
+                    self.call_callbacks()
+                if session.has_output:
+                    self.flush()
+        except BaseException:  # what it has taken from the kernel may be lost
+            connection.closed_because = connection.closed_because or INTERRUPTED
+            self._turn_soon()
+            raise
+        if connection.closed_because or not session.usable:
+            self._turn_soon()
+
+    @uninterruptible
+    def call_callbacks(self) -> None:
+        """Call the session's callbacks, in order."""
+        while self.session.callbacks:
+            callbacks, called = self.session.take_callbacks(), 0
+            try:
+                for function in callbacks:
+                    function()
+                    called += 1
+            finally:  # an interrupt must not lose the callbacks after it
+                if called < len(callbacks):
+                    self.session.callbacks[:0] = callbacks[called:]
+
+    _schedule_callbacks = call_callbacks
+
+    @uninterruptible
+    def flush(self) -> None:
+        """Send what there is to send, as far as the kernel takes it."""
+        connection = self.current_connection
+        if connection is None or connection.closed_because:
+            return
+        while self.session.has_output and connection.writable:
+            self._send(connection, self.session.data_to_send(self.now()))
+
+    def _send(self, connection: Connection, data: bytes) -> None:
+        connection.written += len(data)
+        connection.send(data)
+        if not connection.writable:
+            self._turn_soon()  # to listen until it is writable, or to end it
+
+    send_rest: Final = uninterruptible(Driver.send_rest)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -392,7 +528,16 @@ class LoopDriver(Calling, OneThreadDriver):
         """Wait until nothing runs in the background, at most about ``timeout`` seconds."""
         latest = self.now() + timeout
         while self.background_tasks and not self.session.ended and self.now() < latest:
-            await asyncio.sleep(SHORTEST_PAUSE)
+            await self._sleep(SHORTEST_PAUSE)
+
+    async def _end_session(self, timeout: float, *, tell: bool) -> None:
+        """Wait for the end of the session, with ``tell`` after asking the server for it."""
+        if tell:
+            self.session.close(self.now())
+            self.flush()
+            self._turn_soon()
+        with self.seeing() as over:
+            await self.within(over, timeout)
 
     async def close(self, timeout: float, *, detach: bool = False) -> None:
         """End the session and the connection; returns within about ``timeout`` seconds.
@@ -402,7 +547,7 @@ class LoopDriver(Calling, OneThreadDriver):
         if self.forked:
             return
         if self.loop is None:
-            self.loop = asyncio.get_running_loop()  # nothing will be started; listeners are told
+            self.loop = self.running_loop()  # nothing will be started; listeners are told
         elif not self.loop_closed:
             self.start()
         session = self.session

@@ -12,23 +12,50 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import sys
 from contextlib import suppress
 from functools import partial
 
 from zkwire.net.connection import LONGER_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.net.connector import Connector
 from zkwire.net.lifetime import OwnerRef
-from zkwire.net.one_thread import OneThreadDriver, uninterruptible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from typing import Any
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+    from typing import Any, TypeVar
     from weakref import ref
+
+    from zkwire.net.driver import Driver
+
+    Function = TypeVar("Function", bound=Callable[..., object])
 
 
 # Seconds; the event loop knows no shorter ones.
 SHORTEST_PAUSE = 0.001
+
+
+_work: set[CodeType] = set()  # of what is uninterruptible
+
+
+def uninterruptible(function: Function) -> Function:
+    """A function in the middle of which the session must not be touched."""
+    _work.add(function.__code__)
+    return function
+
+
+def in_the_middle() -> bool:
+    """Whether the caller's caller interrupts the work of this thread for a client.
+
+    A finalizer does, when the collector runs it there.  The stack shows that; to keep a note of it
+    would make each operation slower.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code not in _work:
+        frame = frame.f_back
+    return frame is not None
 
 
 class LoopSelector:
@@ -75,7 +102,7 @@ def _on_timer(owner_ref: OwnerRef) -> None:
 class LoopIO:
     """Turns the connector whenever something has happened or is due."""
 
-    def __init__(self, driver: OneThreadDriver, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
         self._driver = driver
         self._loop = loop
         sockets: set[socket.socket] = set()

@@ -23,7 +23,7 @@ class StepReply(Request):
     """What a recipe awaits.  ``heard``, once it is there: an await has ended with an error."""
 
     __slots__ = ("driver", "heard")
-    driver: Any  # a OneThreadDriver
+    driver: Any  # a LoopDriver
     heard: bool
 
     def __await__(self) -> Generator[Any, None, Any]:

@@ -115,8 +115,7 @@ class AsyncSupervisor(SupervisorView, AsyncNodeWatches):
         return await self._algorithm.wait(timeout)
 
     async def client(self, timeout: float | None = None) -> AsyncClient:
-        client: AsyncClient = await self._algorithm.client(timeout)
-        return client
+        return await self._algorithm.client(timeout)
 
     wait.__doc__, client.__doc__ = SessionLoop.wait.__doc__, SessionLoop.client.__doc__
 
@@ -169,7 +168,7 @@ async def _scope(client: AsyncClient, turn: Turn) -> AsyncGenerator[AsyncClient,
         return lambda: driver.detach(over)
 
     try:
-        async with cancelled_by(add, session.ending):
+        async with cancelled_by(add, session.ending, client):
             yield client
     except Exception as error:
         if not await turn.is_ended_by(error):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Barrier(Recipe):
-    """A barrier that holds up all that come while it is closed.
+    """A barrier: while it is closed, all callers of ``wait`` have to wait.
 
         barrier = Barrier(client, "/maintenance")
         barrier.close()       # from here on the others wait
@@ -34,8 +34,8 @@ class Barrier(Recipe):
 
         barrier.wait(60)      # the others: True when it is open
 
-    It is closed while its node is there, whatever becomes of the client that has closed it.  Any
-    client may close or open it.  kazoo's Barrier and Curator's DistributedBarrier are the same.
+    It is closed while its node is there, even if the client that has closed it ends.  Any client
+    may close or open it.  kazoo's Barrier and Curator's DistributedBarrier use the same node.
 
     Raises ValueError for a bad path.
     """
@@ -48,9 +48,9 @@ class Barrier(Recipe):
     def close(self, timeout: float | None = None) -> None:
         """Close the barrier; nothing happens if it is closed.
 
-        A lost connection is no error: the request is repeated, until a server has answered.  If the
-        lost one was executed and another client has opened the barrier since, the repetition closes
-        it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
+        A lost connection is no error: the request is repeated until a server has answered.  If the
+        lost request was executed, and another client has opened the barrier since, the repetition
+        closes it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
         ``operation_timeout``: call it again, or ``open``.
         """
         complete(self._algorithm.close, timeout)
@@ -58,23 +58,23 @@ class Barrier(Recipe):
     def open(self, timeout: float | None = None) -> None:
         """Open the barrier for all that wait; nothing happens if it is open.
 
-        Ends as :meth:`close` does; a repetition opens again what another client has closed since.
-        NotEmptyError if the node has children: it is then no barrier.
+        Ends as :meth:`close` does; a repetition opens the barrier again if another client has
+        closed it since.  NotEmptyError if the node has children: then it is no barrier.
         """
         complete(self._algorithm.open, timeout)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
 
-        Without a limit it waits as long as it takes; with 0 it looks once, for which a server has
-        the ``operation_timeout``, without one two session timeouts.  A lost connection is no error,
-        and no watch stays behind.
+        Without a limit it waits as long as it takes.  With 0 it looks once, and a server has the
+        ``operation_timeout`` to answer; without one, two session timeouts.  A lost connection is no
+        error, and no watch is left.
         """
         return complete(self._algorithm.wait, timeout)
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -85,8 +85,9 @@ class DoubleBarrier(Recipe, With):
             work()  # yours to write
 
     ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
-    have left or died.  An error in the body of the ``with`` leaves without a wait for the
-    others.  An object is one member: each thread has its own, and may enter again when it has left.
+    have left or died.  After an error in the body of the ``with``, the member leaves without
+    waiting for the others.  An object is one member: each thread needs its own.  A member may enter
+    again when it has left.
 
     ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
     """
@@ -108,25 +109,26 @@ class DoubleBarrier(Recipe, With):
         """Enter together with ``count`` members; False if there was no round within ``timeout``.
 
         Without a limit it waits as long as it takes.  A lost connection is no error.  When this
-        returns False, raises, is cancelled or interrupted, this is no member, and its node is being
-        deleted.  A round that had begun at this very moment counts it as one that has left.
+        returns False, raises, is cancelled or interrupted, this object is no member, and its node
+        is being deleted.  If a round began at this very moment, the others see a member that has
+        left.
 
         RuntimeError if this object is inside, or in use by another thread or task.
         """
         return complete(self._algorithm.enter, timeout)
 
     def leave(self, timeout: float | None = None) -> bool:
-        """Leave, and wait until all members of the round have; False if they have not in time.
+        """Leave, and wait until all members of the round have left; False if they do not in time.
 
-        It has left in any case, also when this raises, is cancelled or interrupted: its node is
-        deleted, at the latest with its session, and no other member waits for it.  A member that
-        has died counts as one that has left.  RuntimeError if this object is not inside.
+        This member has left in any case, even when this raises, is cancelled or interrupted: its
+        node is deleted, at the latest with its session, and no other member waits for it.  A member
+        that has died counts as a member that has left.  RuntimeError if this object is not inside.
         """
         return complete(self._algorithm.leave, timeout)
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -162,18 +164,17 @@ class Counter(Recipe):
     def version(self) -> int:
         """The zxid of the change that made what this object has read or written last.
 
-        Of two numbers the one with the higher version is the newer one, also when the node was
-        deleted and created in between, but not when it was moved to another ensemble, whose zxids
-        are others.  RuntimeError before the first call, ForkedError in a
-        forked child.
+        Of two numbers, the one with the higher version is newer, even if the node was deleted and
+        created in between; but not if it was moved to another ensemble, which has other zxids.
+        RuntimeError before the first call, ForkedError in a forked child.
         """
         return self._algorithm.version
 
     def get(self, timeout: float | None = None) -> int:
         """The number, as the client's server has it; 0 if there is no node.
 
-        ``client.sync(path)`` before it makes that the newest.  Raises ValueError if the data is no
-        number of this format.  A lost connection is no error.  OperationTimeoutError after
+        Call ``client.sync(path)`` first to get the newest number.  Raises ValueError if the data is
+        no number of this format.  A lost connection is no error.  OperationTimeoutError after
         ``timeout`` seconds, without one after the ``operation_timeout``.
         """
         return complete(self._algorithm.get, timeout)
@@ -187,9 +188,10 @@ class Counter(Recipe):
         then.
 
         OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``; it, and what ends the session, says by ``maybe_applied`` if the
-        change may have been made or may still be; so may one be that was cancelled or interrupted.
-        Then nothing tells which but the number itself, where a caller knows what it can be.
+        ``operation_timeout``.  This error, and an error that ends the session, has
+        ``maybe_applied`` if the change may have been made, or may still be made.  The same is true
+        of a call that was cancelled or interrupted.  Then only the number itself can tell, if the
+        caller knows which numbers are possible.
         """
         return complete(self._algorithm.add, number, timeout)
 
@@ -206,7 +208,7 @@ class Counter(Recipe):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -218,9 +220,9 @@ class OncePer(Recipe):
             clean_up()  # yours to write
 
     Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
-    one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets
-    another one claim at once.  ``period`` is in seconds, or a timedelta; all should name the same.
-    ``text`` stands in the node, after the claim's id.
+    one claim to the next, even if the client that has claimed ends; ``give_back`` lets another
+    machine claim at once.  ``period`` is in seconds, or a timedelta; all machines should name the
+    same period.  ``text`` stands in the node, after the claim's id.
 
     Raises ValueError or TypeError for bad arguments.
     """
@@ -239,13 +241,14 @@ class OncePer(Recipe):
         self._algorithm = AsyncOncePer(core_of(client), path, period, text, acl=acl)
 
     def claim(self, timeout: float | None = None) -> bool:
-        """Whether it is this caller's turn: True once in each period, for one caller of all.
+        """Whether it is this caller's turn: True once in each period, for only one caller.
 
         A lost connection is no error: on the next one it is seen whether the claim was made.
         OperationTimeoutError after ``timeout`` seconds, without one after the
         ``operation_timeout``.  When this raises, is cancelled or interrupted, nothing is claimed:
-        what may have been is given back in the background.  The end of the session is the one
-        exception: with ``maybe_applied`` the period may be claimed, and its work is not done.
+        if the claim may have been made, it is given back in the background.  The end of the session
+        is the one exception: with ``maybe_applied``, the period may be claimed although its work is
+        not done.
         """
         return complete(self._algorithm.claim, timeout)
 
@@ -260,7 +263,7 @@ class OncePer(Recipe):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -274,11 +277,11 @@ class Queue(Recipe, Sized):
             work(item.data)  # yours to write
 
     Any number of threads and processes put and take; one object serves all threads of a client.
-    A lost connection is no error of any call: what became of a request is found out on the next
-    one.  ``get`` removes an item at once, ``take`` when the work on it is done.
+    A lost connection is no error of any call: on the next connection the client finds out what
+    became of a request.  ``get`` removes an item at once, ``take`` when the work on it is done.
 
-    ``flat``: the items are children of ``path`` itself, as those of kazoo's Queue are; else the
-    layout is that of kazoo's LockingQueue.  ``max_items``: a put that would exceed it is refused.
+    ``flat``: the items are children of ``path`` itself, as in kazoo's Queue; otherwise the layout
+    is that of kazoo's LockingQueue.  ``max_items``: a put that would exceed it is refused.
     ``acl``: the access list of all nodes, None for the client's.
 
     A queue lives in the memory of every server, and all its names go into one reply: it is for
@@ -304,17 +307,17 @@ class Queue(Recipe, Sized):
     def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
 
-        Items of a lower ``priority``, 0 to 999, come first, those of one priority in the order of
-        their puts.  The zxid rises from put to put, and ``item.zxid`` of the consumer is the same
-        (0 if an outsider has written into the node that would tell).
+        Items with a lower ``priority``, 0 to 999, come first; items of one priority come in the
+        order of their puts.  The zxid rises from put to put, and the consumer's ``item.zxid`` is
+        the same (here it is 0 if an outsider has written into the token of the put).
 
-        A lost connection is no error: whether the item was put is found out on the next one, within
-        ``timeout`` seconds, by default the client's ``operation_timeout``.  OperationTimeoutError,
-        SessionExpiredError or a cancellation leave it in doubt if ``maybe_applied``: the item was
-        put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
-        producers each may be too late to see that.  ValueError if the item is too large.
-        NodeExistsError in a copied queue whose counter is more than 100,000 behind the names of its
-        items; if it is less, it is brought past them.
+        A lost connection is no error: on the next one the client finds out whether the item was
+        put, within ``timeout`` seconds, by default the client's ``operation_timeout``.
+        OperationTimeoutError, SessionExpiredError or a cancellation leave it in doubt if
+        ``maybe_applied``: the item was put once, or not at all.  QueueFullError if there are
+        ``max_items`` already; if several producers put at once, there may be more.  ValueError if
+        the item is too large.  NodeExistsError in a copied queue whose counter is more than 100,000
+        lower than the names of its items; if it is less, the counter is brought past them.
         """
         return complete(self._algorithm.put, data, priority, timeout=timeout)
 
@@ -332,15 +335,16 @@ class Queue(Recipe, Sized):
     def get(self, timeout: float | None = None) -> QueueItem:
         """Remove the first item, and return it.
 
-        Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
-        with 0 as soon as a server has said so.  OperationTimeoutError if no server has answered in
-        that time (with 0: within the ``operation_timeout``, without one two session timeouts).
+        Waits for an item as long as it takes.  With a ``timeout``, QueueEmptyError when that has
+        passed; with 0, as soon as a server has said that there is none.  OperationTimeoutError if
+        no server has answered in that time (with 0: within the ``operation_timeout``, without one
+        two session timeouts).
 
-        A lost connection is no error: whether this call has removed the item is found out on the
-        next one.  But an item that is removed is in the hands of this program alone: if that ends
-        before its work is done, or if this call is cancelled or interrupted or ends with
-        ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
-        no item may be lost, use :meth:`take`.
+        A lost connection is no error: on the next one the client finds out whether this call has
+        removed the item.  But once it is removed, only this program has the item.  It may be lost
+        if the program ends before the work is done, or if this call is cancelled or interrupted or
+        ends with ``maybe_applied`` (OperationTimeoutError, SessionExpiredError).  If no item may be
+        lost, use :meth:`take`.
         """
         return complete(self._algorithm.get, timeout)
 
@@ -358,9 +362,9 @@ class Queue(Recipe, Sized):
         ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
         claimed.
 
-        When the body raises, the item is given back, at its place in the order.  So it is when this
-        program ends or its session expires: the claim is an ephemeral node.  The work may then be
-        done twice, which ``item.deliveries`` shows.
+        When the body raises, the item is given back, at its place in the order.  The same happens
+        when this program ends or its session expires, since the claim is an ephemeral node.  The
+        work may then be done twice; ``item.deliveries`` shows that.
 
         The end of the ``with`` removes item and claim in one request that proves the claim.
         LockLostError: the claim was lost before that (the session had expired, an outsider has
@@ -373,7 +377,7 @@ class Queue(Recipe, Sized):
         return Entered(self._algorithm.take(timeout), self)
 
     def peek(self, *, timeout: float | None = None) -> QueueItem | None:
-        """The first item that no consumer has claimed, which stays in the queue; None without."""
+        """The first item that no consumer has claimed, or None.  It stays in the queue."""
         return complete(self._algorithm.peek, timeout=timeout)
 
     def size(self, *, timeout: float | None = None) -> int:
@@ -382,5 +386,5 @@ class Queue(Recipe, Sized):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path

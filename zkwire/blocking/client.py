@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations.multi import Operation
     from zkwire.operations.nodes import AnyWatch
-    from zkwire.recipes._service import ChildrenCallback, DataCallback, OnProblem
+    from zkwire.recipes._service import OnProblem
+    from zkwire.recipes.watching import ChildrenCallback, DataCallback
     from zkwire.session.waitable import Watch
     from zkwire.wire.model import (
         AclAndStat,

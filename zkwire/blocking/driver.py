@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from zkwire.operations import Operations
-    from zkwire.recipes.runtime import Owned
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.waitable import Waker, Watch
@@ -67,7 +66,7 @@ class _Owner:
     _process = 0  # of none, while it is being made
 
     def __init__(self) -> None:
-        self.locks: WeakSet[Owned] = WeakSet()
+        self.locks: WeakSet[Any] = WeakSet()
         self._name = f"the thread {threading.current_thread().name}"
         self._process = os.getpid()
 
@@ -80,7 +79,7 @@ class _Owner:
                     lock._runtime.spawn(partial(_tell, lock, self._name))
 
 
-async def _tell(lock: Owned, owner: str, _: Operations) -> None:
+async def _tell(lock: Any, owner: str, _: Operations) -> None:
     lock._owner_ended(owner)
 
 
@@ -120,7 +119,7 @@ class ThreadDriver(LeaderFollower):
         """A function that returns the value of the thread that calls it."""
         return value_of_each_thread(make)
 
-    def when_caller_ends(self, lock: Owned) -> None:
+    def when_caller_ends(self, lock: Any) -> None:
         """Tell the lock, if it is owned then, when the calling thread has ended."""
         _owner_of_this_thread().locks.add(lock)
 

@@ -45,14 +45,16 @@ class PathLock(Recipe, With):
 
     @property
     def lost(self) -> Lost:
-        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+        """The loss of the last acquisition, to wait for or to be called back by.
 
-        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
-        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+        Before the first acquisition it is the loss of that one.  The next acquisition has another
+        object: ask again when the lock is acquired.  A MultiLock is lost as soon as one of its
+        locks is; a ReentrantLock shows the loss of the thread or task that asks.
 
-        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
-        LockLostError alone.  A loss may come although the session lives on, when no answer has come
-        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        If an outsider deletes the node, this tells of it when ``held`` knows of it; if only
+        ``release`` finds that, only its LockLostError tells.  A lock may be lost although the
+        session lives on, when no answer has come for a session timeout: while a reply takes that
+        long to arrive, the answers to pings can only come after it.
         """
         return self._algorithm.lost
 
@@ -60,8 +62,8 @@ class PathLock(Recipe, With):
     def fence(self) -> int:
         """The fencing token of the last acquisition: higher than those of all before it.
 
-        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
-        begins low again.  RuntimeError if the lock was never acquired.
+        It is the czxid of the lock's node.  If the tree is moved to another ensemble, fences begin
+        low again there.  RuntimeError if the lock was never acquired.
         """
         return self._algorithm.fence
 
@@ -69,7 +71,7 @@ class PathLock(Recipe, With):
     def node(self) -> str | None:
         """The path of the lock's own node while it is held or waits in the queue; else None.
 
-        A lock of one node for all contenders has it while it is held.
+        A lock whose contenders share one node has it only while the lock is held.
         """
         return self._algorithm.node
 
@@ -92,7 +94,7 @@ class PathLock(Recipe, With):
         return self._algorithm.held
 
     def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+        """Execute the operations, as ``client.multi`` does, only if the server finds the lock held.
 
             lock.guard([SetData("/report", data)])
 
@@ -101,9 +103,10 @@ class PathLock(Recipe, With):
         lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
         the ``operation_timeout``, without one two session timeouts.
 
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        A lost connection, a cancellation and an interrupt have the effect that they have on
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that either
+        all or nothing was done.  You may repeat it under the same lock if doing it twice does no
+        harm.
         """
         return complete(self._algorithm.guard, operations)
 
@@ -131,19 +134,19 @@ class PathLock(Recipe, With):
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        If an outsider has just deleted the node, it knows as much as ``held``.
         """
         self._algorithm.check()
 
     def lease_remaining(self) -> float:
         """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
 
-        Of a MultiLock those of the lock that has the least.
+        For a MultiLock it is the least of its locks' times.
         """
         return self._algorithm.lease_remaining()
 
     def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+        """Release the lock, within ``timeout`` seconds; a MultiLock releases all in that time.
 
         None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
         False before the request is sent.  What the caller knows afterwards:
@@ -156,21 +159,21 @@ class PathLock(Recipe, With):
           in time.  There is nothing to do: the client goes on deleting in the background.
 
         A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
+        background.  The same is true after any other error, such as RecursionError, that comes when
+        the release has begun; if an error comes before that, ``held`` stays as it was.
 
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
+        RuntimeError if the lock was never acquired, or has been released already.  If a loss shows
+        only here, ``lost`` does not tell of it: for ``lost`` the lock has been released.
         """
         complete(self._algorithm.release, timeout)
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free; False, without waiting, if another contender has it.
 
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError when no server
+        could tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and is no contender's.  After
+        a lost connection, a cancellation or an interrupt it does what :meth:`acquire` does.
         """
         return complete(self._algorithm.try_acquire)
 
@@ -187,7 +190,7 @@ class PathLock(Recipe, With):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -209,11 +212,11 @@ class QueueLock(PathLock):
         whether its node was created, and goes on within the time limit.
 
         When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
-        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        or is cancelled or interrupted, nothing is held, no node is left, and the caller may
         try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  What an error keeps from
-        being asked for (a full stack, memory that has run out) the client asks for by itself, at
-        once if it can, and at the latest with its next heartbeat.
+        the node is deleted on the next one, or goes with the session.  If an error (a full stack,
+        memory that has run out) keeps this call from asking for it, the client does so by itself,
+        at once if it can, and at the latest with its next heartbeat.
 
         NodeExistsError names a node that it would wait for and that is not ephemeral.
         LockInUseError if this object holds the lock already, or is being acquired or released.
@@ -290,8 +293,8 @@ class BlockingLock(PathLock):
 class NonBlockingLock(PathLock):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
-    One ephemeral node is the lock; it counts as taken whatever ephemeral node stands there, and
-    NodeExistsError names one that is not ephemeral, which does not go by itself.
+    One ephemeral node is the lock: it counts as taken if any ephemeral node stands there.  If the
+    node is not ephemeral, it does not go by itself, and NodeExistsError names it.
     ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
     """
 
@@ -335,8 +338,8 @@ class ReentrantLock(Recipe, With):
         """Acquire the lock, or count one more if this thread or task holds it.
 
         Raises LockLostError if this thread or task had acquired it and lost it: first release it.
-        True, False, and what a lost connection, an error, a cancellation or an interrupt leaves
-        behind (nothing) are as for :meth:`zkwire.Lock.acquire`.
+        It returns True or False as :meth:`zkwire.Lock.acquire` does, and like that leaves nothing
+        after a lost connection, an error, a cancellation or an interrupt.
         """
         return complete(self._algorithm.acquire, timeout)
 
@@ -384,28 +387,30 @@ class ReentrantLock(Recipe, With):
 
     @property
     def lost(self) -> Lost:
-        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+        """The loss of the last acquisition, to wait for or to be called back by.
 
-        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
-        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+        Before the first acquisition it is the loss of that one.  The next acquisition has another
+        object: ask again when the lock is acquired.  A MultiLock is lost as soon as one of its
+        locks is; a ReentrantLock shows the loss of the thread or task that asks.
 
-        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
-        LockLostError alone.  A loss may come although the session lives on, when no answer has come
-        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        If an outsider deletes the node, this tells of it when ``held`` knows of it; if only
+        ``release`` finds that, only its LockLostError tells.  A lock may be lost although the
+        session lives on, when no answer has come for a session timeout: while a reply takes that
+        long to arrive, the answers to pings can only come after it.
         """
         return self._algorithm.lost
 
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        If an outsider has just deleted the node, it knows as much as ``held``.
         """
         self._algorithm.check()
 
     def lease_remaining(self) -> float:
         """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
 
-        Of a MultiLock those of the lock that has the least.
+        For a MultiLock it is the least of its locks' times.
         """
         return self._algorithm.lease_remaining()
 
@@ -422,7 +427,7 @@ class ReentrantLock(Recipe, With):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -445,14 +450,16 @@ class MultiLock(Recipe, With):
 
     @property
     def lost(self) -> AnyLost:
-        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+        """The loss of the last acquisition, to wait for or to be called back by.
 
-        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
-        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+        Before the first acquisition it is the loss of that one.  The next acquisition has another
+        object: ask again when the lock is acquired.  A MultiLock is lost as soon as one of its
+        locks is; a ReentrantLock shows the loss of the thread or task that asks.
 
-        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
-        LockLostError alone.  A loss may come although the session lives on, when no answer has come
-        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        If an outsider deletes the node, this tells of it when ``held`` knows of it; if only
+        ``release`` finds that, only its LockLostError tells.  A lock may be lost although the
+        session lives on, when no answer has come for a session timeout: while a reply takes that
+        long to arrive, the answers to pings can only come after it.
         """
         return self._algorithm.lost
 
@@ -498,19 +505,19 @@ class MultiLock(Recipe, With):
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        If an outsider has just deleted the node, it knows as much as ``held``.
         """
         self._algorithm.check()
 
     def lease_remaining(self) -> float:
         """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
 
-        Of a MultiLock those of the lock that has the least.
+        For a MultiLock it is the least of its locks' times.
         """
         return self._algorithm.lease_remaining()
 
     def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+        """Release the lock, within ``timeout`` seconds; a MultiLock releases all in that time.
 
         None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
         False before the request is sent.  What the caller knows afterwards:
@@ -523,21 +530,21 @@ class MultiLock(Recipe, With):
           in time.  There is nothing to do: the client goes on deleting in the background.
 
         A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
+        background.  The same is true after any other error, such as RecursionError, that comes when
+        the release has begun; if an error comes before that, ``held`` stays as it was.
 
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
+        RuntimeError if the lock was never acquired, or has been released already.  If a loss shows
+        only here, ``lost`` does not tell of it: for ``lost`` the lock has been released.
         """
         complete(self._algorithm.release, timeout)
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free; False, without waiting, if another contender has it.
 
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError when no server
+        could tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and is no contender's.  After
+        a lost connection, a cancellation or an interrupt it does what :meth:`acquire` does.
         """
         return complete(self._algorithm.try_acquire)
 
@@ -580,8 +587,8 @@ class ReadWriteLock(Recipe):
 
     Downgrade: acquire ``read`` in the thread that holds ``write``, then release ``write``.  There
     is no upgrade: acquiring ``write`` while holding ``read`` raises LockInUseError.  After a
-    downgrade go on with the fence of ``write``: the reader's is higher than those of writers that
-    wait already, so what it was given to would refuse the next one.
+    downgrade go on with the fence of ``write``.  The reader's fence is higher than the fences of
+    writers that wait already, so a resource that has seen it would refuse the next writer.
     """
 
     _algorithm: AsyncReadWriteLock
@@ -619,7 +626,7 @@ class ReadWriteLock(Recipe):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -632,7 +639,7 @@ class Lease(QueueLock):
     def node(self) -> str | None:
         """The path of the lock's own node while it is held or waits in the queue; else None.
 
-        A lock of one node for all contenders has it while it is held.
+        A lock whose contenders share one node has it only while the lock is held.
         """
         return self._algorithm.node
 
@@ -644,9 +651,9 @@ class Semaphore(Recipe):
         with semaphore.lease() as lease:
             ...
 
-    The semaphore itself is made to be shared; each contender has a lease of its own.  All must
-    agree on the count: it is written down, and ValueError tells of another one.  That node stays
-    when the last lease is released; delete it when none will be wanted.
+    Threads may share this object; each contender has a lease of its own.  All must agree on
+    the count: it is written into the semaphore's node, and a different count is a ValueError.  The
+    node stays when the last lease is released; delete it when the semaphore is no longer used.
     """
 
     _algorithm: AsyncSemaphore
@@ -691,7 +698,7 @@ class Semaphore(Recipe):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -739,7 +746,7 @@ class Election(Recipe):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 

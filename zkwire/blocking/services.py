@@ -23,16 +23,11 @@ if TYPE_CHECKING:
     from zkwire.blocking.sync import ClientLike
     from zkwire.jute.records import ACL, Stat
     from zkwire.recipes._cache_tree import CachedNode
-    from zkwire.recipes._service import (
-        ChildrenCallback,
-        DataCallback,
-        OnProblem,
-        SeenChildren,
-        SeenData,
-    )
+    from zkwire.recipes._service import OnProblem
     from zkwire.recipes.cache import CacheEvent
     from zkwire.recipes.membership import Member
     from zkwire.recipes.partitioner import State
+    from zkwire.recipes.watching import ChildrenCallback, DataCallback, SeenChildren, SeenData
 
 
 class CacheEvents(Recipe):
@@ -68,8 +63,8 @@ class Cache(Recipe, With):
 
     It starts at once, reads in the background, and is kept up to date by watches: a lost connection
     is no error, and with a supervisor neither is the end of a session.  It shows what its server
-    has told, a moment behind the ensemble.  A node's ``data`` and ``stat`` are of one moment, two
-    nodes may be of two.
+    has told, a moment later than the ensemble.  A node's ``data`` and ``stat`` are of one moment;
+    two nodes may be of different moments.
 
     ``skip(path)`` leaves out a node below ``path`` and all below it where it returns true.  It is
     called by the thread that does I/O: it must be quick and ask no client.  ``max_bytes`` is a
@@ -78,15 +73,15 @@ class Cache(Recipe, With):
     :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
     may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
 
-    A node that the client may not read is left out.  A new access list alone is no change.  The
-    number of children in a stat is right where the children belong to the cache.
+    A node that the client may not read is left out.  If only its access list changes, that is no
+    change.  The number of children in a stat is right if the children belong to the cache.
 
-    While it is not ``fresh`` a look (``get``, ``children``, ``in``, ``len``, the paths) finds what
-    was read last: so it is while the connection is lost, between two sessions of a supervisor, and
-    after a refusal.  Before it is ``ready`` it finds what has been read so far, or raises the
-    refusal.  When nothing will be read any more it raises: ClientClosedError after ``close`` (and
-    ForkedError, one of those, in a forked child), else what has ended the cache, its client or its
-    supervisor.  No look waits, or reads.
+    While the cache is not ``fresh``, a look (``get``, ``children``, ``in``, ``len``, the paths)
+    finds what was read last.  It is not fresh while the connection is lost, between two sessions of
+    a supervisor, and after a refusal.  Before the cache is ``ready``, a look finds what has been
+    read so far, or raises the refusal.  When nothing will be read any more, a look raises
+    ClientClosedError after ``close`` (in a forked child ForkedError, a subclass of it), else what
+    has ended the cache, its client or its supervisor.  No look waits for a server.
 
     Raises ValueError for a path that is not absolute or a negative limit, TypeError for what is no
     function, ClientClosedError or the like if the client has ended.
@@ -176,7 +171,7 @@ class Cache(Recipe, With):
         """The changes, forever: an iterator of :class:`CacheEvent`.
 
         First each node that is there is ``added``; then follows what changes.  Changes of a path
-        that are not taken yet become one; a reader that is too far behind gets ``resynced``.  Each
+        that are not taken yet become one; a reader that is too slow gets ``resynced``.  Each
         iterator gets all events, and ends with the cache.  ``next(timeout)`` waits for one event.
         """
         return wrapped(CacheEvents, self._algorithm.events())
@@ -190,7 +185,7 @@ class Cache(Recipe, With):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
     @property
@@ -211,8 +206,8 @@ class PersistentNode(Recipe, With):
     It is put back when an outsider has deleted it and, with a supervisor, in each new session;
     missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
     waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
-    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
-    without closing its client is foreign, too, until that process's session times out.  Data that
+    (``conflict``), and replaced when it is gone.  If a process ends without closing its client, the
+    node that it leaves is foreign, too, until that process's session times out.  Data that
     an outsider writes into it stay until ``set_data``, or until it is put back.  In a forked
     child there is no node: that is the parent's.
 
@@ -284,8 +279,8 @@ class PersistentNode(Recipe, With):
     def set_data(self, data: bytes, timeout: float | None = None) -> None:
         """Change the node's data, for good: returns when that, or later data, is on the server.
 
-        OperationTimeoutError if ``timeout`` seconds pass before: the data is written all the same
-        as soon as that is possible.  A lost connection is no error.  Raises what
+        OperationTimeoutError if ``timeout`` seconds pass before that; the data is still written as
+        soon as that is possible.  A lost connection is no error.  Raises what
         :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
         data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
         more than this client can send.
@@ -296,16 +291,16 @@ class PersistentNode(Recipe, With):
         """Delete the node, if it is its own, and keep it no longer.  Idempotent.
 
         OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
-        background, and an ephemeral node goes with the session at the latest.  So it does after a
-        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
-        that is not ephemeral has children.  Of such a node it also raises what has ended the
-        session or the client before.
+        background, and an ephemeral node goes with the session at the latest.  It also goes on
+        after a refusal, which this raises: NoAuthError if the node may not be deleted,
+        NotEmptyError if a node that is not ephemeral has children.  For a node that is not
+        ephemeral, it also raises the error that has ended the session or the client before.
         """
         complete(self._algorithm.close, timeout)
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
     @property
@@ -376,17 +371,18 @@ class Group(Recipe, With):
 
         Only what has changed since the last call is read again: from this call until :meth:`close`
         the group is watched.  A lost connection is no error.  OperationTimeoutError after
-        ``timeout`` seconds; raises what has ended the client, or the supervisor; NoAuthError if the
-        group may not be read; a later call may succeed.  A member that may not is left out, with a
-        warning in the log.
+        ``timeout`` seconds.  Raises what has ended the client, or the supervisor; NoAuthError if
+        the group may not be read, and a later call may succeed.  A member that may not be read is
+        left out, with a warning in the log.
         """
         return complete(self._algorithm.members, timeout)
 
     def changes(self) -> Iterator[list[Member]]:
         """The list of members, forever: as it is now, then whenever it is another.
 
-        A reader that is slow gets the newest list when it asks for it, not those between.  A change
-        of a member's data is a change.  It ends after :meth:`close`; errors as of :meth:`members`.
+        A slow reader gets the newest list when it asks, and not the lists before it.  A change of a
+        member's data counts as a change.  It ends after :meth:`close`; errors as of
+        :meth:`members`.
         """
         return iterate(self._algorithm.changes())
 
@@ -400,7 +396,7 @@ class Group(Recipe, With):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
 
@@ -467,10 +463,10 @@ class Partitioner(Recipe, With):
                 share.wait()
                 workers.stop(share.leaving)  # yours to write
 
-    An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
-    its fence, higher than those of all owners before.  When members come, leave or die, the items
-    are shared out anew, evenly, and few of them move.  One that is to move goes on being this
-    member's until the loop asks for the next share: that confirms that work on it has stopped.
+    An item belongs to one member at a time, the holder of its lock.  ``share[item]`` is its fence,
+    higher than the fences of all earlier owners.  When members come, leave or die, the items are
+    shared out anew, evenly, and few of them move.  An item that is to move stays this member's
+    until the loop asks for the next share: that confirms that work on it has stopped.
 
     ``client``: a client, or a supervisor, with which it goes on in the next session.  When the
     session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
@@ -523,12 +519,12 @@ class Partitioner(Recipe, With):
     def next(self, timeout: float | None = None) -> Share | None:
         """The next share; None if ``timeout`` seconds pass without one.
 
-        It is an empty one only if work on everything has to stop that is not known to have stopped.
+        It is empty only if all work has to stop, and it is not confirmed yet that it has stopped.
 
         Asking for it confirms that work has stopped on every item that was in an earlier share and
         not in the last one, and on those that the last one has named as ``leaving``.  The lock of
-        such an item is released then, and not before.  The last share counts on, without them, when
-        this returns None; with 0 the answer is there for a later call.
+        such an item is released then, and not before.  When this returns None, the last share still
+        counts, without these items.  With a ``timeout`` of 0 a later call gets the answer.
 
         A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
         if older members share out other items; NoAuthError and what else a server refuses a node
@@ -551,7 +547,7 @@ class Partitioner(Recipe, With):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._algorithm.path
 
     @property

@@ -121,8 +121,7 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
         return complete(self._algorithm.wait, timeout)
 
     def client(self, timeout: float | None = None) -> Client:
-        client: Client = complete(self._algorithm.client, timeout)
-        return client
+        return complete(self._algorithm.client, timeout)
 
     wait.__doc__, client.__doc__ = SessionLoop.wait.__doc__, SessionLoop.client.__doc__
 

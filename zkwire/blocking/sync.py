@@ -80,8 +80,7 @@ def complete(make: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwar
     try:
         coroutine.send(None)
     except StopIteration as stop:
-        result: T = stop.value
-        return result
+        return stop.value
     coroutine.close()
     raise RuntimeError(SUSPENDED)
 
@@ -109,8 +108,7 @@ def in_thread(
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = complete(coroutine, self, *args, **kwargs)
-        return result
+        return complete(coroutine, self, *args, **kwargs)
 
     return call
 
@@ -345,8 +343,7 @@ class Sized:
 
     def __len__(self) -> int:
         """How many items there are, claimed ones included; asks a server, as ``size`` does."""
-        size: int = complete(self._algorithm.size)
-        return size
+        return complete(self._algorithm.size)
 
     def __bool__(self) -> bool:
         """True, as of any object: asks no server."""

@@ -78,11 +78,8 @@ class Field:
 
     @property
     def fixed(self) -> bool:
-        """Whether the field always takes the same number of bytes and none of them is a length."""
-        return not (self.vector or self.tail or self.nullable) and (
-            self.word in FIXED
-            or (self.record is not None and all(f.fixed for f in self.record.layout()))
-        )
+        """Whether the field is one value that always takes the same number of bytes."""
+        return self.word in FIXED and not (self.vector or self.tail or self.nullable)
 
     @property
     def least(self) -> int:
@@ -121,7 +118,7 @@ class _Writer:
 
 def _flat(record: Coded) -> bool:
     """Whether one struct reads the whole record."""
-    return all(field.fixed and field.record is None for field in record.layout())
+    return all(field.fixed for field in record.layout())
 
 
 def _read_flat(record: Coded, out: _Writer) -> str:
@@ -130,16 +127,6 @@ def _read_flat(record: Coded, out: _Writer) -> str:
     name = out.helper(record.__name__, record)
     size = struct.calcsize(">" + codes)
     return f"new({name}, {out.struct('unpack_from', codes)}(data, at)); at += {size}"
-
-
-def _flatten(field: Field, target: str, out: _Writer) -> str:
-    """Add a field of fixed size to the run, nested records inline; returns its expression."""
-    if field.record is None:
-        out.run.append((FIXED[field.word], target))
-        return target
-    name = out.helper(field.record.__name__, field.record)
-    inner = [_flatten(f, f"{target}_{f.name}", out) for f in field.record.layout()]
-    return f"new({name}, ({', '.join(inner)},))"
 
 
 # --- decoding -------------------------------------------------------------------------------------
@@ -155,30 +142,26 @@ def _end_run(out: _Writer) -> None:
 
 
 def _decode_field(cls: Coded, field: Field, out: _Writer) -> str:
-    """Emit the lines that read one field; returns the expression of its value."""
+    """Emit the lines that read one field; returns the name of its value."""
     local, what = f"f_{field.name}", f"{cls.__name__}.{field.name}"
-    if field.record is not None:
-        out.helper(field.record.__name__, field.record)
-    if field.fixed and field.record is not None and _flat(field.record):
-        _end_run(out)
-        out.lines.append(f"{local} = {_read_flat(field.record, out)}")
-        return local
     if field.fixed:
-        return _flatten(field, local, out)
+        out.run.append((FIXED[field.word], local))
+        return local
+    if not (field.vector or field.tail or field.record):
+        out.run.append(("i", "n"))
+    _end_run(out)
     if field.vector:
-        _end_run(out)
         _decode_vector(field, local, what, out)
     elif field.tail:
-        _end_run(out)
         read = out.struct("unpack_from", FIXED[field.word])
         out.lines.append(f"if at < end: {local}, = {read}(data, at); at += {field.least}")
         out.lines.append(f"else: {local} = None")
+    elif field.record is not None and _flat(field.record):
+        out.lines.append(f"{local} = {_read_flat(field.record, out)}")
     elif field.record is not None:
-        _end_run(out)
-        out.lines.append(f"{local}, at = {field.record.__name__}.unpack(data, at, end)")
+        record = out.helper(field.record.__name__, field.record)
+        out.lines.append(f"{local}, at = {record}.unpack(data, at, end)")
     else:
-        out.run.append(("i", "n"))
-        _end_run(out)
         piece = "data[at : (at := at + n)]"
         value = f"read_text({piece})" if field.word == "UString" else piece
         out.lines.append(f"if n >= 0: {local} = {value}")
@@ -194,11 +177,12 @@ def _decode_vector(field: Field, local: str, what: str, out: _Writer) -> None:
         return
     if field.record is None:
         raise TypeError(f"{what}: a vector holds strings or records")
+    record = out.helper(field.record.__name__, field.record)
     out.lines += [
         f"n = read_count(data, at, end, {field.least}, {what!r}, {field.nullable}); at += 4",
         f"{local} = None if n < 0 else []",
         "for _ in range(n):",
-        f"    item, at = {field.record.__name__}.unpack(data, at, end)",
+        f"    item, at = {record}.unpack(data, at, end)",
         f"    {local}.append(item)",
         f"if n >= 0: {local} = tuple({local})",
     ]
@@ -236,21 +220,11 @@ def decoder(cls: Coded, name: str) -> Codec:
 # --- encoding -------------------------------------------------------------------------------------
 
 
-def _encode_fixed(field: Field, value: str) -> list[tuple[str, str]]:
-    """Pairs of struct code and value expression, for a field of fixed size."""
-    if field.record is None:
-        return [(FIXED[field.word], value)]
-    pairs: list[tuple[str, str]] = []
-    for i, inner in enumerate(field.record.layout()):
-        pairs += _encode_fixed(inner, f"{value}[{i}]")
-    return pairs
-
-
 def _encode_field(field: Field, out: _Writer, parts: list[str]) -> None:
     """Emit the lines that write one field; its pieces of bytes go to ``parts`` in order."""
     name = field.name
     if field.fixed:
-        out.run += _encode_fixed(field, name)
+        out.run.append((FIXED[field.word], name))
         return
     if field.tail:
         _end_pieces(out, parts)
@@ -259,8 +233,7 @@ def _encode_field(field: Field, out: _Writer, parts: list[str]) -> None:
         return
     if field.record is not None and not field.vector:
         _end_pieces(out, parts)
-        out.helper(field.record.__name__, field.record)
-        parts.append(f"{field.record.__name__}.pack(*{name})")
+        parts.append(f"{out.helper(field.record.__name__, field.record)}.pack(*{name})")
         return
     size = f"len({name})" if field.vector else f"len(b_{name})"
     if field.vector and field.record is not None:

@@ -1,7 +1,7 @@
-"""What runs without a caller: a user's callbacks, and recipes that clean up behind themselves.
+"""What runs without a caller: a user's callbacks, and the clean-ups of recipes.
 
-Neither may run in a thread that reads the socket: a callback may block or ask the same client
-something, and an interrupt that ends a caller must not end a clean-up.
+Neither may run in a thread that reads the socket.  A callback may block, or ask the same client for
+something; and an interrupt that ends a caller must not end a clean-up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def report(error: BaseException) -> None:
-    """Report an exception that has no caller, as an unhandled thread's is."""
+    """Report an exception that has no caller, as Python reports an unhandled one of a thread."""
     args = (type(error), error, error.__traceback__, threading.current_thread())
     try:
         threading.excepthook(threading.ExceptHookArgs(args))
@@ -37,9 +37,9 @@ def _refuse_coroutine(result: object) -> None:
 class Deferred:
     """What is to be called before the next request, or a moment later if there is none.
 
-    An interrupt of one (any exception out of a signal handler) is raised, and leaves it there to be
-    called again; two threads may call the same.  What is submitted by one of these functions calls
-    none.
+    If one of them is interrupted (by any exception out of a signal handler), the interrupt is
+    raised, and that function stays to be called again.  Two threads may call the same function.  A
+    request that one of these functions submits does not call the others.
     """
 
     __slots__ = ("_called", "waiting")
@@ -88,7 +88,7 @@ class Callbacks:
 
     @staticmethod
     def call(function: Callable[[], object]) -> None:
-        """Call it here; its exceptions are reported as an unhandled thread's are."""
+        """Call it here; its exceptions are reported, see :func:`report`."""
         try:
             _refuse_coroutine(function())
         except BaseException as error:
@@ -111,7 +111,7 @@ class Callbacks:
             del function  # while this waits, it keeps nothing of the user's alive
 
     def end(self) -> None:
-        """Let the thread end behind the queued functions."""
+        """Let the thread end after the queued functions."""
         self._closed = True
         self._queue.put(None)
 
@@ -124,10 +124,10 @@ class Callbacks:
 
 
 def _is_ended_by_the_collector(error: BaseException) -> bool:
-    """Whether a coroutine could not be used because it has been ended, or is just being.
+    """Whether a coroutine could not be used because it has been ended, or is just being ended.
 
-    The collector does so, in any thread, with a client that is closed for that.  The error has no
-    other place than the call, none in the coroutine.
+    The collector ends coroutines, in any thread, together with a client that nothing refers to.
+    The traceback of the error then has one place only, the call, and none in the coroutine.
     """
     place = error.__traceback__
     return isinstance(error, (RuntimeError, ValueError)) and not (place and place.tb_next)
@@ -158,8 +158,8 @@ class BackgroundTask:
     def step(self) -> None:
         """Take one step; the first in the caller's thread, so that requests keep their order.
 
-        An interrupt of that is raised.  It is then open whether the task continues, so another must
-        be made, and both of them must be harmless.
+        An interrupt of that step is raised.  It is then open whether the task continues, so another
+        task must be made, and both of them must be harmless.
         """
         if self not in self._running:  # it was cancelled
             return
@@ -192,7 +192,7 @@ class BackgroundTask:
     def next_step(self, behind: int = 0) -> None:
         """Take one step where no caller waits for it; nothing if that has been done.
 
-        It is the one ``behind`` so many: what is interrupted in waking it may do so again.
+        It is the step after ``behind`` steps: a waker that was interrupted may wake it again.
         """
         if behind != self._steps:
             return

@@ -190,8 +190,8 @@ class LazyRandom:
     """The methods of a ``random.Random``: of the system's source, or of ``seed``.
 
     For the order of servers, for pauses and for the names of nodes.  It is made when it is first
-    asked: a client of one server that makes no lock asks nothing, and to load it takes as long as a
-    few round trips.
+    needed.  A client of one server that makes no lock needs none, and loading ``random`` takes as
+    long as a few round trips.
     """
 
     def __init__(self, seed: int | None) -> None:
@@ -208,7 +208,7 @@ class LazyRandom:
 
 
 def _explained(init: Init) -> Init:
-    """An ``__init__`` whose errors name the public class, and say what an option lacks.
+    """An ``__init__`` whose errors name the public class, and say what is wrong with an option.
 
     It also takes options that are for tests, and that no signature shows: a ``_resolver`` of names,
     the clock ``_now``, and a ``_seed`` of what is random.
@@ -305,7 +305,7 @@ class ClientBase:
             self._updates = ServerListUpdates(self._driver, servers)
 
     def __del__(self) -> None:
-        driver = getattr(self, "_driver", None)  # there is none behind a refused option
+        driver = getattr(self, "_driver", None)  # there is none after a refused option
         if driver is not None and driver.drop(CLOSE_SECONDS):
             warn_unclosed(self, self._made)
 
@@ -331,8 +331,8 @@ class ClientBase:
     def set_hosts(self, hosts: str) -> None:
         """Use these servers from the next attempt to connect on; from any thread.
 
-        ``hosts`` is what the constructor takes; the chroot may be left out, and another one is a
-        ValueError.  A connection stays, also to a server that is not named any more.  With
+        ``hosts`` is what the constructor takes; the chroot may be left out, and another chroot is a
+        ValueError.  A connection stays, even to a server that is not named any more.  With
         ``follow_reconfig`` the next change of the configuration replaces them.
         """
         servers, chroot = parse_hosts(hosts)
@@ -355,9 +355,9 @@ class ClientBase:
         the same session, watches and authentication are back.  EXPIRED, AUTH_FAILED and CLOSED are
         the last.
 
-        No call waits for a listener: one that a lost connection or the end of the session has
-        failed may raise before the listener is told of it, and before :attr:`state` shows it.  What
-        the call's error says holds whatever a listener has been told.
+        No call waits for a listener.  A call that fails because of a lost connection or the end of
+        the session may raise before the listener is told of that, and before :attr:`state` shows
+        it.  What the call's error says is true in any case.
         """
         check_callable("listener", listener)
         self._driver.attach(Listener(listener, self._driver.dispatch))
@@ -387,7 +387,7 @@ class ClientBase:
     def server(self) -> tuple[str, int] | None:
         """The connected server's IP address and port; None while the client is not connected.
 
-        It is another one after a lost connection, perhaps at once.
+        After a lost connection it may at once be another server.
         """
         peer = None if self._driver.forked else self._session.peer
         if peer is None:
@@ -399,8 +399,8 @@ class ClientBase:
     def last_zxid(self) -> int:
         """The newest transaction that an answer has shown this client; 0 before the first answer.
 
-        The begin and the end of a session are transactions, too.  The client stays with no server
-        that is behind it, so no later read shows an older state.
+        The beginning and the end of a session are transactions, too.  The client leaves a server
+        that does not have this transaction, so no later read shows an older state.
         """
         return self._session.last_zxid
 
@@ -413,8 +413,8 @@ class ClientBase:
     def lease_margin(self) -> float:
         """Seconds: what was asked for, but at most a fifth of the session timeout granted.
 
-        A server that grants less than five margins so gets a smaller one, with a WARNING in the
-        log; locks stay exclusive as long as this is more than half of the servers' tickTime.
+        So the margin is smaller if a server grants less than five margins; a WARNING in the log
+        says so.  Locks stay exclusive as long as it is more than half of the servers' tickTime.
         """
         return self._session.lease_margin
 
@@ -422,8 +422,8 @@ class ClientBase:
         """Seconds for which the session is surely alive, even if no further answer comes.
 
         Counted from the sending of the last request that was answered; 0.0 when the session may
-        have expired, or has.  Sure as long as the server that answered is in touch with its leader
-        and, without a ``lease_margin``, does not crash right behind an answer; see
+        have expired, or has.  This is certain as long as the server that answered is in touch with
+        its leader and, without a ``lease_margin``, does not crash right after an answer; see
         :mod:`zkwire.session.liveness`.
         """
         return max(0.0, self._driver.lease_deadline - self._driver.now())
@@ -462,7 +462,7 @@ class ClientBase:
         return None if limit is None else self._driver.now() + limit
 
 
-class WithoutChroot:
+class WithoutChroot(trees.Runtime):
     """The same runtime, whose operations take the server's own paths."""
 
     def __init__(self, driver: Any) -> None:
@@ -471,10 +471,14 @@ class WithoutChroot:
         self._driver = driver
         operations: Any = LazyPipeline(driver, driver.operations._kind, chroot="")
         operations._submit = driver.operations._submit  # which tells an observer, too
-        self.operations: LazyPipeline = operations
+        self.operations = operations
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
+
+    async def until(self, reply: Any, deadline: float | None) -> Any:
+        """The reply's result; each driver waits in its own way."""
+        return await self._driver.until(reply, deadline)
 
 
 class ClientCoroutines(ClientBase):
@@ -487,7 +491,7 @@ class ClientCoroutines(ClientBase):
 
         Raises UnreachableError (a NotSentError and a TimeoutError) when no server can be reached,
         with what each server answered; the client continues to try.  SessionExpiredError,
-        AuthFailedError or ClientClosedError when no operation of it can succeed any more.
+        AuthFailedError or ClientClosedError when no operation of this client can succeed any more.
         """
         limit = check_timeout("timeout", timeout)
         limit = self._session.timeout if limit is None else limit
@@ -509,8 +513,8 @@ class ClientCoroutines(ClientBase):
         and authentication belong to this client and end with it.  Locks must be released before:
         their nodes would live on and block all others.  A clean-up that is under way is finished
         first, within a second.  Raises RuntimeError when a lock is held, being acquired, or lost
-        and not released, or when there is no session yet; what has ended it when there is none any
-        more (ClientClosedError, SessionExpiredError, AuthFailedError).
+        and not released, or when there is no session yet.  When the session has ended, raises the
+        error that says how (ClientClosedError, SessionExpiredError, AuthFailedError).
         """
         self._credentials_to_leave()
         latest = self._driver.now() + CLOSE_SECONDS
@@ -522,8 +526,8 @@ class ClientCoroutines(ClientBase):
     async def wait_for_state(self, *states: State, timeout: float | None = None) -> State | None:
         """Wait until the client is in one of ``states``; returns it, or None after ``timeout``.
 
-        A state that lasted only a moment counts.  When the session ends in another state, no other
-        can come: that one is returned.
+        A state that lasted only a moment counts.  When the session ends in a state that is not one
+        of ``states``, that state is returned, since no other can come.
         """
         if not states or not all(isinstance(state, State) for state in states):
             raise TypeError("wait_for_state takes one or more State")
@@ -539,28 +543,27 @@ class ClientCoroutines(ClientBase):
         """Create a node and whatever is missing above it, each with this ACL (or the default one).
 
         That includes the chroot: ``ensure_path("/")`` creates it, and nothing else.  Not atomic:
-        others may create the same nodes at the same time.  A lost connection is recovered from;
-        OperationTimeoutError when a step of it (without an ``operation_timeout``) has found no
-        server for two session timeouts.
+        others may create the same nodes at the same time.  A lost connection is no error.
+        OperationTimeoutError if one step takes longer than the ``operation_timeout``, or without
+        one, longer than two session timeouts.
         """
         deadline = self._deadline()
         try:
-            await trees.ensure_path(self._driver, path, acl, deadline)
+            await self._driver.ensure_path(path, acl, deadline)
         except NoNodeError:
             if not self._chroot:
                 raise
-            whole: Any = WithoutChroot(self._driver)
-            await trees.ensure_path(whole, self._chroot, acl, deadline)
-            await trees.ensure_path(self._driver, path, acl, deadline)
+            await WithoutChroot(self._driver).ensure_path(self._chroot, acl, deadline)
+            await self._driver.ensure_path(path, acl, deadline)
 
     async def delete_tree(self, path: str) -> None:
         """Delete a node and everything below it, if it is there.
 
         Not atomic: others see parts of it gone, and what they create meanwhile is deleted too, for
-        as long as this takes.  A lost connection is recovered from, as by :meth:`ensure_path`.
-        Of a tree of millions of nodes it remembers a few megabytes of paths at a time.
-        Refused with: NoAuthError, which has ``maybe_applied`` if nodes were deleted before it, and
-        then how many as a note (``__notes__``).
+        as long as this takes.  A lost connection is no error, as for :meth:`ensure_path`.  Even for
+        a tree of millions of nodes it keeps only a few megabytes of paths in memory.
+        Refused with: NoAuthError.  If nodes were deleted before that, the error has
+        ``maybe_applied``, and a note (``__notes__``) says how many.
         """
         await trees.delete_tree(self._driver, path, self._deadline())
 
@@ -568,8 +571,8 @@ class ClientCoroutines(ClientBase):
         """The paths of a node and of all below it, parents before their children.
 
         Not a snapshot: nodes that come and go meanwhile may or may not be among them.  A lost
-        connection is recovered from, as by :meth:`ensure_path`; an ``operation_timeout`` is for
-        each request, not for all of it.  Raises NoNodeError if ``path`` itself is not there.
+        connection is no error, as for :meth:`ensure_path`; an ``operation_timeout`` is for each
+        request, not for the whole walk.  Raises NoNodeError if ``path`` itself is not there.
         """
         return self._iterate(trees.walk(self._driver, path, self._deadline))
 

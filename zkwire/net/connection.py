@@ -7,11 +7,11 @@ the thread from outside) may hit it wherever Python calls something or begins a 
 * A role is an attribute that holds whatever its owner has put there, under the driver's mutex; a
   ``finally`` compares that with its own and removes it, without a call in between.
 * A receive stores what has come in the step in which Python takes it from the kernel (one call, of
-  C functions only), so an interrupt can be before or behind it, and loses nothing.
+  C functions only).  So an interrupt can come only before or after that step, and loses nothing.
 * A send stores what the kernel has taken in the same way.
-* How far an interrupted thread has got in having the session take in what has come, or say what is
-  to be sent, cannot be known, so it stores a reason in ``closed_because``.  From then on no byte is
-  believed or sent; only the I/O thread acts on it.
+* A thread may be interrupted while the session takes in what has come, or says what is to be sent.
+  How far it got cannot be known, so the thread stores a reason in ``closed_because``.  From then on
+  no byte is believed or sent; only the I/O thread acts on the reason.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ if TYPE_CHECKING:
 FEW_BYTES = 16 * 1024
 MANY_BYTES = 64 * 1024
 
-# A server that answers a long pipeline one by one would have every few answers cost a receive and a
-# switch, and under asyncio a turn of the loop.  Where so many are expected, and nothing was left
-# behind the last receive, it pays to let more of them arrive first: with 1,000 in flight a sixth
-# less CPU time than with pauses of a millisecond, under asyncio a quarter.  Few servers answer in
-# less than PAUSE (seconds for each answer that is expected), so that the last one is read no later.
-# An event loop cannot pause for less than a millisecond, so it does for a LONGER_LINE only, and
-# where few bytes came last.  Where other threads sleep for the answers, a pause keeps their next
-# requests back, so it pays in longer lines only.
+# If a server answers a long pipeline one by one, every few answers cost a receive and a switch of
+# threads; under asyncio, a turn of the loop.  Where many answers are expected, and the last receive
+# left nothing, it pays to let more of them arrive first.  With 1,000 requests in flight that takes
+# a sixth less CPU time than pauses of a millisecond; under asyncio, a quarter less.  Few servers
+# answer in less than PAUSE (seconds for each expected answer), so the last answer is not read later
+# than without a pause.  An event loop cannot pause for less than a millisecond, so it pauses only
+# for a LONGER_LINE, and only if few bytes came last.  Where other threads sleep until the answers
+# come, a pause delays their next requests, so it pays in longer lines only.
 LONG_LINE, LONG_LINE_OF_THREADS, LONGER_LINE = 6, 12, 32
 SPARSE = 4096
 PAUSE, LONGEST_PAUSE = 1e-5, 1e-2
-# Events that come one by one cost a wake-up each.  From the STREAM-th receive in a row that
-# comes within GATHER seconds of the one before, more of them arrive first for as long.
+# Events that come one by one cost a wake-up each.  So after STREAM receives in a row, each within
+# GATHER seconds of the one before, a thread first waits for that long while more events arrive.
 STREAM, GATHER = 8, 0.0008
 EVENT = 33  # bytes that one takes at least
-# Seconds: another thread may have received what one waits for, and without epolls cannot say so.
+# Seconds: another thread may have received what this thread waits for, and without epolls it cannot
+# say so.
 WAIT = 0.05
 FLAGS = (int(getattr(socket, "MSG_DONTWAIT", 0)),)  # no socket blocks; a system may lack it
 INTERRUPTED = "a thread was interrupted while it used the connection"
@@ -58,7 +59,7 @@ class Connection:
     """``wait`` needs the read role, ``send`` the write role, ``opened`` the mutex; one thread at a
     time may ``fetch``.
 
-    ``wait(seconds, 1)``: until bytes may have come, or the end of the stream; None: for ever.
+    ``wait(seconds, 1)``: until bytes may have come, or the end of the stream; None: forever.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class Connection:
         self.listener: object = None  # a thread that waits for an event, and reads if none does
         self.read_at: float = 0.0  # when something was taken in last
         self.taken: tuple[float, float] = 0.0, 0.0  # that and the time, when events were it last
-        self.stream: int = 0  # how often in a row that was just behind the time before
+        self.stream: int = 0  # how often in a row that was right after the time before
         self.least: int = 0  # bytes, by a receive of these
         self.gathering: bool = False  # a thread lets events gather, and will read
         self.got: int = 0  # bytes, by the last receive
@@ -117,7 +118,7 @@ class Connection:
     def streams(self, now: float) -> bool:
         """Whether events come one by one, so that it pays to let more of them arrive first.
 
-        By a thread that is about to receive, nothing but events as far as it knows.
+        Called by a thread that is about to receive, and expects nothing but events.
         """
         read_at, at = self.taken
         behind = read_at == self.read_at and now - at < GATHER and self.got < SPARSE
@@ -146,7 +147,7 @@ class Connection:
         self.room = MANY_BYTES if full else FEW_BYTES
 
     def opened(self) -> bytes | None:
-        """The first in ``inbox``, as the session takes it in; None for nothing yet."""
+        """The next bytes of ``inbox``, as the session takes them in; None if there are none yet."""
         return self.inbox[0]
 
     def close(self) -> None:
@@ -158,8 +159,8 @@ class Connection:
     def send(self, data: bytes | memoryview) -> None:
         """Send what the kernel takes, of bytes that ``written`` counts already, and keep the rest.
 
-        Until the kernel has said what it took, all of it may have been sent.  If this is
-        interrupted and that is known all the same, the write role is free again.
+        Until the kernel has said how much it took, all of the data may have been sent.  If this is
+        interrupted after the kernel has said so, the write role is free again.
         """
         taken, size, sent, interrupt = self._taken, len(data), 0, None
         try:

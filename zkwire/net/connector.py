@@ -60,7 +60,7 @@ class Connector:
     def conclude(self, now: float) -> None:
         """Keep the deadlines, and end a connection that is at its end.
 
-        ``now``: a moment until which all that had come has been read.
+        ``now``: everything that had come until this moment has been read.
         """
         driver, connection = self._driver, self._driver.current_connection
         challenge = driver.session.challenge

@@ -1,9 +1,10 @@
 """Reaching a server: names resolved anew at each attempt, every address of a name tried.
 
-One :class:`Dialer` is one attempt; the next one begins behind the address that it has reached, for
-what accepts connections there may be no server of use.  It lives in the I/O thread's selector and
-never blocks there: connects are non-blocking, and a name (not an address) is looked up in a thread
-of its own, because a look-up can take half a minute and cannot be cancelled.
+One :class:`Dialer` is one attempt.  The next attempt begins with the address after the one that was
+reached: whatever accepts connections there may not be a server that works.  A dialer lives in the
+I/O thread's selector and never blocks there: connects are non-blocking, and a name (not an address)
+is looked up in a thread of its own, because a look-up can take half a minute and cannot be
+cancelled.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     Steps = Generator[int, int | None, T]
 
 
-# Of one name, for one client: a look-up cannot be ended, and one that hangs says nothing about the
-# next, which may ask another name server.
+# For one name and one client.  A look-up cannot be ended; if one hangs, the next may still work, as
+# it may ask another name server.
 MOST_LOOK_UPS = 3
 
 _HANDSHAKE_BYTES = 16 * 1024
@@ -60,8 +61,8 @@ def _literal(host: str, port: int) -> list[Address]:
 class LookUp:
     """The look-ups of one name, each in a thread of its own; the driver is woken at each one's end.
 
-    ``found``: what the first to end has found, until an attempt has ``used`` it and the next one
-    asks.
+    ``found``: what the first look-up to end has found.  It stays until an attempt has ``used`` it
+    and the next attempt asks.
     """
 
     def __init__(self, target: tuple[str, int], driver: Any) -> None:
@@ -73,7 +74,7 @@ class LookUp:
     def ask(self) -> None:
         """Begin another look-up unless one has found something, or MOST_LOOK_UPS are running.
 
-        One may never end, and one that takes longer than an attempt is of use to the next.
+        A look-up may never end; if it takes longer than an attempt, the next attempt can use it.
         """
         if self.used:
             self.forget()
@@ -184,7 +185,7 @@ class Dialer:
 
     @property
     def following(self) -> Address | None:
-        """The address behind the one in hand, around the circle; None if there is none."""
+        """The address after the one in hand; after the last, the first.  None if there is none."""
         return next(iter(self._addresses or self._order), None)
 
     @property
@@ -354,7 +355,7 @@ def shut_down(sock: socket.socket) -> None:
 
 
 def readable_within(sock: socket.socket, seconds: float | None) -> bool:
-    """Whether there is something to read, or the end of the stream, in that time (None: ever)."""
+    """Whether there is something to read, or the end of the stream, in time (None: no limit)."""
     limit = None if seconds is None else min(max(0.0, seconds), _LONGEST_POLL)
     if not hasattr(select, "poll"):  # on Windows, and under eventlet's patch
         return bool(select.select([sock], [], [], limit)[0])

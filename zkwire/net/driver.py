@@ -5,8 +5,8 @@ A driver owns the session and the connection in use.  For recipes it is the Runt
 and which thread does what, is decided by the subclasses, for threads and for asyncio.
 
 Invariants: the session is only used under ``mutex``.  Under asyncio, where one thread does
-everything, that is no lock.  What threads change without it is copied by ``list``, in one step also
-where Python has no lock of its own (a ``tuple`` is made in several).
+everything, that is no lock.  What threads change without the mutex is copied by ``list``: that is
+one step even where Python has no global lock (making a ``tuple`` takes several).
 
 A driver also decides when a coroutine in the background (a recipe that cleans up after itself, a
 service) begins and what ends it.
@@ -24,51 +24,45 @@ from zkwire.net.dial import resolve
 from zkwire.net.listeners import log_failure, warn
 from zkwire.net.pipeline import BackgroundReply, LazyPipeline, Pipeline
 from zkwire.net.timing import clock
-from zkwire.recipes._service import Background, Service
+from zkwire.recipes._service import Background
+from zkwire.recipes.runtime import Runtime
 from zkwire.session.outcomes import CLOSING
 from zkwire.session.states import StateWait
-from zkwire.session.waitable import Alarm, Awaited, Either, Waitable, Watch
-from zkwire.wire.model import OPEN_ACL_UNSAFE, Event, State
+from zkwire.session.waitable import Alarm, Awaited, Either, Waitable
+from zkwire.wire.model import OPEN_ACL_UNSAFE, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
     from random import Random
     from ssl import SSLContext
-    from typing import Any, Self, TypeVar
+    from typing import Any, TypeVar
 
     from zkwire.jute.records import ACL
     from zkwire.net.connection import Connection
     from zkwire.net.dial import LookUp, Resolver
     from zkwire.net.sasl import Mechanism
-    from zkwire.operations import Reply
-    from zkwire.recipes._node import Token
-    from zkwire.recipes._recipe import Cancellable
-    from zkwire.recipes.runtime import ActiveLock
-    from zkwire.recipes.runtime import Runtime as _Runtime
+    from zkwire.operations import Operations
+    from zkwire.recipes._lock import Acquirable
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.states import Observer
 
     T = TypeVar("T")
-else:
-    _Runtime = object
 
 
-class Driver(_Runtime):
+class Driver(Runtime):
     """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
 
     # What each request needs.  Of more than thirty others Python would look up each in a dict.
     __slots__ = (
-        "__dict__", "__weakref__", "closing", "current_connection", "deferred", "forked",
-        "interrupted", "mutex", "now", "session",
+        "closing", "current_connection", "deferred", "forked", "interrupted", "mutex", "now",
+        "session",
     )  # fmt: skip
     _kind: type[Request]  # the replies to a recipe's requests
-    mutex: Any
-    caller: Callable[[], object]  # equal for the same thread or task
-    waiter: Callable[[], object]  # the same; in a simulation, too
-    cancelled_by: Any  # under asyncio and trio alone
+    context: Any  # under asyncio and trio alone: of the functions of a user's
+    forked: bool
     io: Any = None  # an IOThread or a LoopIO, once it is started
 
     def __init__(
@@ -84,9 +78,9 @@ class Driver(_Runtime):
         resolver: Resolver | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self.session: Session = session  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().__init__()
+        self.session: Session = session  # pyright: ignore[reportIncompatibleVariableOverride]
         self.closing: float | None = None  # seconds that the close may take, once it is wanted
-        self.forked: bool = False
         self.name = name
         self.operation_timeout = operation_timeout
         self.tls = tls
@@ -97,26 +91,14 @@ class Driver(_Runtime):
         self.current_connection: Connection | None = None
         self.client: object = None  # which lives as long as something refers to its driver
         self.deferred: Deferred = Deferred()
-        self.active_locks: set[ActiveLock] = set()
-        self.unfinished: bool = False  # what an engaged lock has to clean up
-        self.interrupted: dict[object, Cancellable] = {}  # by waiter
-        self.pending_cleanups: set[str] = set()
-        self.idle_tokens: list[Token] = []
+        self.interrupted: dict[object, Acquirable] = {}  # by waiter
         self.acl = acl
-        self.operations: Pipeline = LazyPipeline(self, self._kind)
+        self.operations: Operations = LazyPipeline(self, self._kind)
         self.background: Pipeline = Pipeline(self, BackgroundReply)
         self.background_tasks: set[BackgroundTask] = set()
-        self.services: dict[Service, BackgroundTask] = {}
+        self.services: dict[Any, BackgroundTask] = {}
         self._rng = rng
         self._attempts = count(1)
-
-    @property
-    def _recipe_runtime(self) -> Self:
-        return self  # in the place of the client
-
-    @property
-    def _sessions(self) -> Self:
-        return self
 
     awaits = False
     """Whether what a user's function returns is awaited."""
@@ -132,21 +114,11 @@ class Driver(_Runtime):
             """Begin to connect unless that has been done; raises where that is not possible."""
 
         def submit(self, request: Request, eager: bool = True) -> None:
-            """Put a request behind all earlier ones; with ``eager`` it leaves without a waiter."""
-
-        async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
-            """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
-            ...
-
-        def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-            """Remove a watch; with ``tell`` from the server too, unless another needs it there."""
+            """Put a request after all earlier ones; with ``eager`` it leaves without a waiter."""
 
         def call_soon(self, function: Callable[[], object]) -> bool:
             """Have the thread that does I/O call ``function``; False if it never will."""
             ...
-
-        def flush(self) -> None:
-            """Send what there is to send, as far as the kernel takes it."""
 
         def read(self, connection: Connection) -> None:
             """Receive once, what has come, and have the session take it in."""
@@ -158,7 +130,7 @@ class Driver(_Runtime):
             """Have the session's callbacks called; not under the mutex."""
 
         def _rouse(self, waiter: object) -> None:
-            """Have the wait of this thread or task look again at what it waits for."""
+            """Have this thread or task look again at what it waits for."""
 
     def wake(self) -> None:
         """Have the thread that does I/O do soon what there is to do; from any thread."""
@@ -194,10 +166,6 @@ class Driver(_Runtime):
         """Wait until no event is half delivered, unless this very thread delivers it."""
         with self.mutex:
             pass
-
-    def forget(self, watch: Watch) -> None:
-        """Remove a watch from the client's table, without telling the server."""
-        self.close_watch(watch, tell=False)
 
     def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
         """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
@@ -269,21 +237,6 @@ class Driver(_Runtime):
         """The ensemble has these servers now."""
         self._change(self.session.hosts.replace, hosts)
 
-    @property
-    def session_id(self) -> int:
-        """The session's id; 0 before the first handshake."""
-        return self.session.session_id
-
-    @property
-    def usable(self) -> bool:
-        """Whether requests leave at once."""
-        return self.session.usable and not self.forked
-
-    @property
-    def lease_deadline(self) -> float:
-        """Until then, on the clock ``now``, the session is surely alive."""
-        return 0.0 if self.forked else self.session.lease_deadline
-
     def check_open(self, op: str | None = None, path: str | None = None) -> None:
         """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
         session = self.session
@@ -311,10 +264,10 @@ class Driver(_Runtime):
 
     # --- to end another caller's wait -------------------------------------------------------------
 
-    def interrupt(self, waiter: object, attempt: Cancellable) -> None:
-        """Have this thread's or task's wait raise what the attempt says, if that lasts then.
+    def interrupt(self, waiter: object, attempt: Acquirable) -> None:
+        """Have the wait of this thread or task raise the attempt's error, if that still goes on.
 
-        Within a twentieth of a second where it reads from the socket, else at once.
+        If the thread reads from the socket, within a twentieth of a second; else at once.
         """
         self.interrupted[waiter] = attempt
         self._rouse(waiter)
@@ -339,20 +292,6 @@ class Driver(_Runtime):
         if session.ended:
             raise session.ending()
 
-    async def until(self, reply: Reply[T], deadline: float | None) -> T:
-        """The reply's result; OperationTimeoutError when the deadline passes first."""
-        self.flush()  # what was asked for together leaves in one write
-        awaited: Any = reply
-        result: T = await awaited.within(self._left(deadline))
-        return result
-
-    async def event(self, watch: Watch, deadline: float | None) -> Event | None:
-        """The watch's next event; None when the deadline passes first."""
-        while (event := watch.take()) is None:
-            if not await self.within(watch, self._left(deadline)):
-                return None
-        return event
-
     async def ready(self, waitable: Waitable) -> None:
         """Wait until ``waitable`` is ready; raises what ended the session if that comes first."""
         await self.holds(waitable, None)
@@ -367,9 +306,6 @@ class Driver(_Runtime):
         if not condition.ready and over.ready:
             raise self.session.ending()
         return condition.ready
-
-    def _left(self, deadline: float | None) -> float | None:
-        return None if deadline is None else max(0.0, deadline - self.now())
 
     # --- the connection ---------------------------------------------------------------------------
 
@@ -409,22 +345,18 @@ class Driver(_Runtime):
 
     # --- in the background ------------------------------------------------------------------------
 
-    def spawn(
-        self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
-    ) -> None:
+    def spawn(self, work: Callable[[Pipeline], Coroutine[Any, Any, object]]) -> None:
         """Run ``work(background)`` to its end, whatever becomes of the caller.
 
-        The first step is taken here, and what it asks for is written when this returns, as far as
-        the kernel takes it and no other thread is writing; the thread that does I/O takes the other
-        steps.  A signal handler or a finalizer on top of the client's own work leaves the first
-        step, too.  A close does not wait for the end of a ``lasting`` one.
+        The first step is taken here.  When this returns, what that step asks for has been written,
+        as far as the kernel takes it and no other thread is writing.  The thread that does I/O
+        takes the other steps; and the first one, too, if a signal handler or a finalizer calls this
+        in the middle of the client's own work.
         """
         self.start()
         if self.session.ended:
             raise self.session.ending()
-        running = set[BackgroundTask]() if lasting else self.background_tasks
-        begin = partial(work, self.background)
-        task = BackgroundTask(begin, self, running)
+        task = BackgroundTask(partial(work, self.background), self, self.background_tasks)
         if self.interrupting:
             self.call_soon(task.next_step)
             return
@@ -445,8 +377,8 @@ class Driver(_Runtime):
             either = Either(*waitables, over)
             try:
                 await Awaited(either)
-            finally:
-                self.leave(either)
+            finally:  # those of its parts that did not come must not keep it
+                self._change(either._drop_waker, either._wake)
         if not any(waitable.ready for waitable in waitables):
             self.check_open()
 
@@ -468,30 +400,25 @@ class Driver(_Runtime):
         """A random number from 0.5 to 1."""
         return 0.5 + self._rng.getrandbits(16) / (2 << 16)
 
-    def leave(self, either: Either) -> None:
-        """Wait for ``either`` no longer: those of its parts that did not come must not keep it."""
-        self._change(either._drop_waker, either._wake)
-
     # --- services ---------------------------------------------------------------------------------
 
-    def serve(self, service: Service) -> None:
+    def serve(self, service: Any) -> None:
         """Run the service in this session until :meth:`dismiss`; raises what ended the client.
 
-        Idempotent: an interrupt of the caller may have come behind the first call.
+        Idempotent: an interrupt of the caller may have come after the first call.
         """
         self.start()
         self.check_open()
-        runtime: Any = self  # a driver is one
         with self.mutex:  # two threads may ask for it at once
             if service in self.services:
                 return
-            # The coroutine is made in the first step: an interrupt here leaves none behind.
-            begin = partial(service._run, Background(runtime, self.background))
+            # The coroutine is made in the first step: an interrupt here leaves none.
+            begin = partial(service._run, Background(self, self.background))
             task = BackgroundTask(begin, self, set())
             self.services[service] = task
         self.call_soon(task.next_step)
 
-    def dismiss(self, service: Service) -> None:
+    def dismiss(self, service: Any) -> None:
         """Stop the service soon, in the middle of a wait.  Idempotent."""
         task = self.services.get(service)
         if task is not None:

@@ -1,18 +1,18 @@
-"""How a client ends that nobody closes: with the interpreter, in a forked child, or unreachable.
+"""How a client ends if nobody closes it: with the interpreter, in a forked child, or unreachable.
 
-*The normal end of the interpreter*: what is being cleaned up then gets a moment to be done.  The
-threads that do it are daemons and would end in the middle of it.  This decides only how long all of
-them get together; what is to be cleaned up is for each to know.  Asyncio clients are not concerned:
-their loops do not run any more.
+*The normal end of the interpreter*: clean-ups that are under way get a moment to finish.  The
+threads that do them are daemons, and would otherwise end in the middle of them.  This module only
+decides how long all of them get together; each client knows what it has to clean up.  Asyncio
+clients are not concerned: their loops do not run any more.
 
 *A forked child* closes its parent's clients, without a byte or a FIN.  The connection belongs to
 the parent, and the threads that would serve it do not exist in the child.
 
 *A client that nothing refers to*: its own thread or event loop does not keep it alive between two
-turns.  What the caller refers to (the client itself, a lock, a watch, a reply) keeps all of it
-alive, and the collector finds out when the caller refers to none of these any more.  The client's
-finalizer then has the thread or the loop hold the client again until that is closed.  A finalizer
-runs in any thread and at any moment, so here it takes no lock and waits for nothing.
+turns.  Whatever the caller refers to (the client itself, a lock, a watch, a reply) keeps the whole
+client alive.  When the caller refers to none of these any more, the collector runs the client's
+finalizer.  That has the thread or the loop hold the client again, until the client is closed.  A
+finalizer runs in any thread and at any moment, so this one takes no lock and waits for nothing.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class OwnerRef:
     """A reference that can be made weak, and strong again.
 
     ``get()`` is the target.  While the finalizer runs it may be None for a moment: the collector
-    ends weak references first.  ``sockets`` are those that the close will need: the collector calls
-    the finalizers of all that it has found, and a socket's would close it.
+    ends weak references first.  ``sockets`` are the sockets that the close will need: the collector
+    calls the finalizers of everything that it has found, and a socket's finalizer would close it.
     """
 
     __slots__ = ("get", "sockets")

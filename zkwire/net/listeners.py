@@ -2,10 +2,10 @@
 
 Logger ``zkwire``: ERROR for an error of the program's own that ends something, WARNING for what an
 operator has to act on, INFO for what becomes of a session, DEBUG for each attempt to connect and
-each frame; names, numbers and sizes, never payloads or secrets.  A program that has not loaded
-``logging`` wants no INFO or DEBUG, so it is not loaded for them.  For the others it is, and writes
-them to the standard error; not in the command, which says itself what is refused.  Both log and
-trace are a user's code: they are called in the callback thread.
+each frame.  Lines have names, numbers and sizes, never payloads or secrets.  A program that has not
+loaded ``logging`` wants no INFO or DEBUG, so ``logging`` is not loaded for these.  For WARNING and
+ERROR it is loaded, and writes them to the standard error; but not in the command, which itself says
+what is refused.  Both log and trace are a user's code: they are called in the callback thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def attach(
     trace: Callable[[TraceFrame], object] | None,
     dispatch: Dispatch,
 ) -> None:
-    """Have the session's states logged and its frames traced, as far as the program wants that."""
+    """Log the session's states and trace its frames, as far as the program wants that."""
     session.observers.add(_SessionLog(session, name, dispatch))
     wanted = [trace] if trace is not None else []
     if _logger(DEBUG) is not None:
@@ -60,8 +60,8 @@ def _logger_of(logging: Any) -> Any:
 def _logger(level: int) -> Any:
     """The logger if its level takes such lines, else None.
 
-    All but the first time without the lock of ``logging``, as the session may be locked: a thread
-    that configures handlers holds that one, and may wait for this client.
+    After the first time it does not take the lock of ``logging``, as the session may be locked: a
+    thread that configures handlers holds the lock of ``logging``, and may wait for this client.
     """
     logging: Any = sys.modules.get("logging")
     usable = hasattr(logging, "getLogger")  # else another thread is just loading it
@@ -98,9 +98,9 @@ def _load() -> None:
 class _SessionLog:
     """One line for each state, with what is known of it at that moment.
 
-    A lost connection is news once, and not with each attempt to make another.  The line has what
-    it says as fields, too, for formatters that want them.  Another line says when the margin for
-    the lease does not fit into what a server has granted.
+    A lost connection is logged once, and not again with each attempt to make another.  What a line
+    says it also has as fields, for formatters that want them.  Another line says so when a server
+    has granted too short a session timeout for the lease margin.
     """
 
     def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:

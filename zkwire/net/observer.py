@@ -1,10 +1,11 @@
 """A client seen from outside, request by request: for metrics, spans and log lines.
 
-An observer is a user's object.  It is told of each request when that is submitted, in the thread or
-task that asks, so that what belongs to the caller (the current span) is at hand, and when it has
-ended.  It costs nothing when there is none: an observed client has a class of requests of its own.
+An observer is a user's object.  It is told when a request is submitted, in the thread or task of
+the caller, so that what belongs to the caller (the current span) is at hand; and again when the
+request has ended.  A client without an observer pays nothing for this: an observed client has a
+class of requests of its own.
 
-Invariant: nothing of a user's runs under the state lock.  The end of a request is noted where it
+Invariant: no code of a user's runs under the state lock.  The end of a request is noted where it
 happens and told later: by the thread that waits for it, else where callbacks are called.
 """
 
@@ -61,8 +62,9 @@ class Observer:
     nothing for the client.  They are called in different threads; under asyncio always by the
     event loop, except for operations that other threads call.
 
-    All requests are told, those of locks and other recipes too, but for what the session asks by
-    itself (pings, authentication, watches that are set again): ``trace=`` has those.
+    An observer is told of all requests, also of those of locks and other recipes, except for what
+    the session sends by itself (pings, authentication, watches that are set again): ``trace=``
+    shows those.
     """
 
     def request_submitted(self, op: str, path: str | None) -> Any:
@@ -74,10 +76,10 @@ class Observer:
     def request_ended(self, begun: Any, end: RequestEnd) -> None:
         """A request has ended; ``begun`` is what :meth:`request_submitted` has returned for it.
 
-        Called once for each; one that Ctrl-C interrupts may go untold.  In the thread that waits
-        for the result (or is just submitting the request), before it has it; where none waits, and
-        under asyncio, where callbacks are called.
-        A request whose caller has reached a time limit has ended with OperationTimeoutError,
+        Called once for each request, but perhaps not for a request that Ctrl-C interrupts.  Called
+        in the thread that waits for the result (or is just submitting the request), before that
+        thread has the result; if no thread waits, and under asyncio, where callbacks are called.
+        If the caller reaches a time limit, the request has ended with OperationTimeoutError,
         whatever comes later, or with NotSentError if it was withdrawn.
         """
 
@@ -90,7 +92,7 @@ class Observer:
     def watch_fired(self, event: Event) -> None:
         """A watch has got an event; a watch of a recipe's, too.  Called as :meth:`state_changed`.
 
-        An event that several watches get is told as often.
+        If several watches get one event, this is called for each of them.
         """
 
 
@@ -183,7 +185,7 @@ class Observed(Request):
         if outcome is not None:
             self._note_end()
         _outcome.__set__(self, outcome)
-        # What waits looks at the outcome when it no longer waits, so one of both tells.
+        # A caller looks at the outcome when it stops waiting, so one of the two tells.
         if outcome is not None and not self._waiting:
             self._observation.ended(self)
 
@@ -237,7 +239,7 @@ def observed(kind: Any) -> Any:
 
 
 def _error_of(request: Any) -> Exception | None:
-    """The error of a multi: which of its operations was refused is found with its result."""
+    """The request's error.  For a multi only the result says which operation was refused."""
     try:
         request.value()
     except ZooKeeperError as error:

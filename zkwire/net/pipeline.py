@@ -1,4 +1,4 @@
-"""What both clients share of requests without a wait for the answer, and of transactions."""
+"""Requests that do not wait for the answer, and transactions: the part that both clients share."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class Pipeline(Submitter, Operations):
         replies = [client.pipeline.get_data(path) for path in paths]
         values = [reply.result() for reply in replies]
 
-    Requests leave in the order of the calls, many in one write.  The error of a reply that is never
-    asked for its result goes unnoticed, as that of a ``concurrent.futures.Future``.
+    Requests leave in the order of the calls, many in one write.  If a reply is never asked for its
+    result, its error goes unnoticed, as with a ``concurrent.futures.Future``.
     """
 
     def __init__(self, driver: Any, kind: type[Request], chroot: str | None = None) -> None:
@@ -119,7 +119,7 @@ class TransactionBase(Recorder):
     """
 
     def __init__(self, client: Any) -> None:
-        super().__init__(client._chroot, WRITES, client._acl, client._send_limit)
+        super().__init__(client, WRITES)
         self.results: list[Any] = []
         self._committed = False
 

@@ -1,14 +1,15 @@
 """SASL mechanisms: how the client proves its identity, and the server that it knows the secret.
 
-A mechanism is any object with ``exchange(host)``, a generator: each ``yield token`` sends a token
-and gets the server's answer (empty where the server sent null), returning means done and satisfied,
-raising :class:`~zkwire.errors.AuthFailedError` means that the server's proof is wrong or that its
-challenge cannot be used.  One exchange belongs to one connection; a mechanism serves any number.
+A mechanism is any object with ``exchange(host)``, a generator.  Each ``yield token`` sends a token
+and gets the server's answer (empty where the server sent null).  To return means that the exchange
+is done, and the mechanism satisfied.  To raise :class:`~zkwire.errors.AuthFailedError` means that
+the server's proof is wrong or that its challenge cannot be used.  One exchange belongs to one
+connection; a mechanism serves any number of connections.
 
-Must not know frames, sockets, time, or what an error code in a reply means.
+This module must not know frames, sockets, time, or what an error code in a reply means.
 
-Invariants: a password gets into no message, repr or traceback, not even one that shows locals; no
-exchange ends satisfied without the server's proof.
+Invariants: a password gets into no message, repr or traceback, not even into a traceback that shows
+local variables; no exchange ends satisfied without the server's proof.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _MAX_BUFFER = b"65536"  # nothing is wrapped later, so it limits nothing; Java s
 class DigestMD5:
     """User and password, by DIGEST-MD5 (RFC 2831) as ZooKeeper speaks it.
 
-    The password is not sent, but MD5 is weak: a listener can guess it offline.  Use TLS too.
+    The password is not sent, but MD5 is weak: a listener can guess it offline.  Use TLS, too.
 
-    Other mechanisms plug in the same way.  GSSAPI (Kerberos), for one, with the package ``gssapi``;
-    this is an untested sketch, and it leaves errors of that package to you::
+    Other mechanisms plug in the same way.  An example is GSSAPI (Kerberos), with the package
+    ``gssapi``; this is an untested sketch, and it leaves errors of that package to you::
 
         class Kerberos:
             def exchange(self, host):
@@ -135,7 +136,7 @@ def _check_text(what: str, text: _Hidden) -> None:
 class _Challenge:
     """The server's first answer, checked (RFC 2831, 2.1.1).
 
-    What the RFC demands once must be there once; what a client may ignore is ignored.
+    What must be there once, by the RFC, is there once; what a client may ignore is ignored.
     """
 
     __slots__ = ("nonce", "realm", "utf8")
@@ -202,7 +203,8 @@ def _verify(token: bytes, expected: bytes) -> None:
     import hmac
 
     if not token:
-        # The answer of a server that goes on serving whose login failed (allowSaslFailedClients).
+        # The answer of a server that goes on serving a client whose login has failed
+        # (allowSaslFailedClients).
         raise AuthFailedError(
             "the server gave no proof of a login; perhaps it refused the user name or the password"
         )
@@ -233,7 +235,7 @@ def _check_md5() -> None:
 
 
 def _key(user_realm_password: bytes, nonce: bytes, cnonce: bytes) -> bytes:
-    """H(A1), in hexadecimal: what only can be made with the password, for one exchange."""
+    """H(A1), in hexadecimal: it can be made only with the password, and is for one exchange."""
     inner = _md5(user_realm_password)
     return _md5(b":".join((inner, nonce, cnonce))).hex().encode()
 
@@ -247,7 +249,7 @@ def _proof(key: bytes, nonce: bytes, cnonce: bytes, who_and_where: bytes) -> byt
 def _join(texts: tuple[_Hidden, ...], utf8: bool) -> bytes:
     """The texts as they are hashed: each in Latin-1 if that has all its characters, else in UTF-8.
 
-    That rule of the RFC holds also where the charset is UTF-8, and Java's servers keep it.
+    The RFC has this rule even if the charset is UTF-8, and Java's servers follow it.
     """
     parts: list[bytes] = []
     for text in texts:

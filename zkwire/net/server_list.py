@@ -1,12 +1,13 @@
 """Keeps the list of servers up to date with the ensemble's configuration (``follow_reconfig``).
 
-A coroutine in the background: read the configuration with a watch, take its servers over, wait for
-the watch.  The connection in use stays, whatever the new list says; the next one follows it
-(``ZooKeeper.updateServerList`` may move clients at once; this does not).
+A coroutine in the background reads the configuration with a watch, takes its servers over, waits
+for the watch, and begins anew.  The connection in use stays, whatever the new list says; the next
+connection follows the list (``ZooKeeper.updateServerList`` may move clients at once; this does
+not).
 
-The configuration names the ports for clients without TLS.  A server may speak TLS there, too
-(``client.portUnification``), or nowhere but at ports that stand in no list: with TLS the servers
-that the client was given stay on its own.
+The configuration names the ports for clients without TLS.  A server may speak TLS at that port, too
+(``client.portUnification``), or only at a port that the configuration does not name.  So with TLS
+the servers that the client was given stay on its list.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from zkwire.session.waitable import Awaited, Watch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from zkwire.net.driver import Driver
-    from zkwire.operations import Operations
+    from zkwire.recipes._service import Background
 
 
 class ServerListUpdates:
@@ -39,13 +40,14 @@ class ServerListUpdates:
 
     def _start(self) -> None:
         with suppress(ZooKeeperError):  # the session is over already
-            self._driver.spawn(self._follow, lasting=True)
+            self._driver.serve(self)
 
-    async def _follow(self, operations: Operations) -> None:
+    async def _run(self, runtime: Background) -> None:
+        """Follow the configuration to the end of the session, as services run."""
         while True:
             watch = Watch()
             try:
-                config = await operations.get_config(watch=watch)
+                config = await runtime.operations.get_config(watch=watch)
                 if _is_whole(config.data):
                     found = parse_config(config.data)
                     new = [server for server in found if server not in self._given]
@@ -61,8 +63,8 @@ class ServerListUpdates:
 def _is_whole(config: bytes) -> bool:
     """Whether it names every server's address for clients.
 
-    It leaves out those that stand in a server's own file (``clientPort``): when a server joins such
-    an ensemble, the list would shrink to the new server.
+    The configuration leaves out addresses that stand only in a server's own file (``clientPort``):
+    when a server joins such an ensemble, the list would shrink to the new server.
     """
     servers = [line for line in config.splitlines() if line.startswith(b"server.")]
     return all(b";" in server for server in servers)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # Seconds between two checks of the deadlines by a reader; the shortest deadline is a ping's.
 DEADLINES_EVERY = 0.005
 
-# Seconds within which something is done that a moment may make unnecessary: the guard of a lock.
+# Seconds before something is done that may soon be unnecessary: the watch of a lock's own node.
 DEFER_SECONDS = 0.01
 
 # Requests that have gathered before they are sent without waiting for more.

@@ -1,12 +1,12 @@
 """TLS as a filter of bytes: ciphertext in, plaintext out, and the other way round.
 
 Decides how TLS errors are worded; must not know sockets, threads or frames.  It works on memory and
-never blocks, so that the thread that reads a connection and the one that writes it can be two.
+never blocks, so one thread can read a connection while another one writes.
 
-The user of a :class:`TlsFilter` serialises every call with one lock, for a TLS connection is one
+The user of a :class:`TlsFilter` serialises every call with one lock, since a TLS connection is one
 state machine.  Ciphertext must reach the peer in the order in which it was made: what ``encrypt``
-or ``take_output`` returned is sent before what a later call returned, so a thread has the right to
-send (the write role) before it encrypts.  Reading makes output as well (answers to key updates).
+or ``take_output`` returned is sent before what a later call returned.  So a thread gets the right
+to send (the write role) before it encrypts.  Reading makes output, too (answers to key updates).
 
 Import it late: ``ssl`` is expensive to load.
 """
@@ -23,15 +23,15 @@ _OTHER_NAME = (62, 64)
 # X509_V_ERR_...: nothing leads from the certificate to an authority that the context trusts.
 _NOT_TRUSTED = (18, 19, 20, 21, 27)
 
-# What TLS makes of bytes that are not TLS, by the TLS library's version and the bytes' accident.
+# What the TLS library says of bytes that are not TLS; it depends on its version and on the bytes.
 _NO_RECORD = "RECORD_LAYER_FAILURE"  # OpenSSL 3.6 says so of a changed record as well
 NOT_TLS = {
     *("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"),
     *("WRONG_SSL_VERSION", "PACKET_LENGTH_TOO_LONG", _NO_RECORD),
 }
-# Alerts for a client that shows no certificate: the standard's, which before TLS 1.3 can mean that
-# nothing is common; and the one of Java 17 up to 17.0.15 for every version, which also says that
-# there is a certificate and it is garbage.
+# Alerts for a client that shows no certificate.  The first is the standard's; before TLS 1.3 it can
+# also mean that both sides have no cipher in common.  The other is sent by Java 17 up to 17.0.15,
+# in every version of TLS; it can also mean that there is a certificate and it is garbage.
 _WANTS_CERTIFICATE = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server wants a client certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the server wants a client certificate, or a better one",
@@ -60,25 +60,25 @@ def check_context(context: object) -> None:
 class TlsFilter:
     """The client's side of one TLS connection; see the module's docstring for what to serialise.
 
-    First ``handshake`` until it is True, feeding in between, and sending ``take_output`` after each
-    call, also after the one that raised: that is the alert which tells the peer why.  Then ``feed``
-    what comes, once with nothing at first (the peer may have said more than the handshake), and
-    ``encrypt`` what goes.
+    First call ``handshake`` until it is True; ``feed`` in between, and send ``take_output`` after
+    each call.  Send it after a call that raised, too: it is the alert that tells the peer why.
+    Then ``feed`` what comes, the first time with nothing (the peer may have sent more than the
+    handshake), and ``encrypt`` what goes.
 
-    ``eof``: the peer has said that it sends no more.  ``error``: what it sent is no TLS, or is the
-    alert by which it ended the connection, from then on; TLS 1.3 servers refuse a client's
-    certificate that way, after the handshake.  Plaintext from before either has been returned.  A
-    stream that just stops has neither, and real servers stop so too: close_notify proves nothing
-    that the protocol inside does not say better.
+    ``eof``: the peer has said that it sends no more.  ``error``: what the peer sent is not TLS, or
+    is the alert with which it ended the connection; TLS 1.3 servers refuse a client's certificate
+    in this way, after the handshake.  Plaintext from before that has been returned.  If the stream
+    just stops, neither is set.  Real servers do that, too: close_notify proves nothing that the
+    protocol inside does not say better.
     """
 
     __slots__ = ("_incoming", "_outgoing", "_ready", "_tls", "eof", "error")
 
     def __init__(self, context: ssl.SSLContext, server_hostname: str | None) -> None:
-        """``server_hostname``: what the certificate is to be for; None on the server's side."""
+        """``server_hostname``: the name that the certificate must have; None for a server."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        # No certificate names a zone of this machine, nor writes a name with the root's dot.
+        # A certificate has no zone of this machine, and no dot at the end of a name.
         name = server_hostname and server_hostname.partition("%")[0].rstrip(".")
         self._tls = context.wrap_bio(self._incoming, self._outgoing, name is None, name)
         self._ready = False
@@ -110,7 +110,7 @@ class TlsFilter:
         self._incoming.write(ciphertext)
         pieces: list[bytes] = []
         try:
-            # All that is to be had: bytes left behind would wait for the next to come.
+            # As much as there is: the rest would have to wait until more bytes come.
             while self._ready and (self._incoming.pending or self._tls.pending()):
                 piece = self._tls.read(_RECORD_BYTES)
                 if not piece:

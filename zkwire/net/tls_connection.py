@@ -3,8 +3,8 @@
 The filter is one state machine, so the state lock serialises the thread that reads and the one that
 writes; output that reading makes (answers to key updates) leaves with the next write.
 
-Invariant: what was sent of a batch is known to within one TLS record.  A call whose last byte was
-in a record of which the kernel has taken anything counts as sent.
+Invariant: how much of a batch was sent is known to within one TLS record.  A request counts as sent
+if its last byte was in a record of which the kernel has taken anything.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TLSConnection(Connection):
         return bool(self._wire.backlog or self.backlog)
 
     def opened(self) -> bytes | None:
-        """The plaintext that has come; None for none yet.  An end of the stream is noted down."""
+        """The plaintext that has come; None if none has.  An end of the stream is noted down."""
         # Once more with nothing at the end: the handshake may have left an alert in there.
         plaintext = self._tls.feed(self.inbox[0])
         error, eof = self._tls.error, self._tls.eof

@@ -1,24 +1,25 @@
-"""Which thread the kernel wakes when bytes have come: one that waits for an answer, else one that
-waits for an event, else the I/O thread.
+"""Which thread the kernel wakes when bytes have come.
 
-They wait for the same socket, each by an epoll of its own, exclusively (Linux 4.5): the kernel
-wakes the first of them in which a thread waits.  So the I/O thread is woken at once by bytes that
-come when no other thread waits (or the one that does is held up), and by no others: to check from
-time to time whether callers still read costs a switch of threads for each check.
+It is a thread that waits for an answer; if there is none, a thread that waits for an event; else
+the I/O thread.  All wait for the same socket, each kind with an epoll of its own, exclusively
+(Linux 4.5): the kernel wakes the first epoll in which a thread waits.  So bytes wake the I/O thread
+at once if no other thread waits (or if the waiting thread is held up), and only then.  Without
+epolls the I/O thread has to check from time to time whether callers still read, and each check
+costs a switch of threads.
 
-Each of these epolls also knows an :class:`EventFd`, which is always readable, and does not listen
+Each of these epolls also knows an :class:`EventFd`, which is always readable, but does not listen
 to it.  To wake a thread is to have its epoll listen to the eventfd once: no byte is written, and
 none is read.  One eventfd serves all epolls of a client, so that a client has five descriptors.
 
-A thread without a role may wake another while the connection is being closed; by then the number of
-an epoll can be another file's.  The kernel refuses that, or a thread of another client wakes and
-finds nothing to do.
+A thread without a role may wake another thread while the connection is being closed.  By then the
+number of an epoll can belong to another file.  The kernel refuses that, or a thread of another
+client wakes and finds nothing to do.
 
 A thread that waits for no bytes sleeps on a lock of its own (`Sleeper`).
 
 It must not read: which thread has the read role is decided in :mod:`zkwire.blocking.leader`.
-Invariant: the epolls hear of the socket in the order caller, listener, I/O thread, so one thread is
-woken and no other beside it.
+Invariant: the epolls are registered with the socket in the order caller, listener, I/O thread, so
+that exactly one thread is woken.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     Ready = list[tuple[selectors.SelectorKey, int]]
 
 
-# A signal that comes between the interpreter's last check for one and the system call is not
-# noticed before that call returns (CPython's lock.acquire), so a Ctrl-C must not depend on what
-# else wakes the thread.
+# A signal can come after the interpreter has last checked for signals, and before the system call.
+# It is then not noticed until that call returns (CPython's lock.acquire).  So no sleep is too long:
+# otherwise a Ctrl-C would have to wait until something else wakes the thread.
 LONGEST_SLEEP = 1.0
 
 
@@ -59,7 +60,7 @@ class EventFd:
 
     def __init__(self) -> None:
         self._open: list[int] = []
-        # One call, of C functions only: an interrupt behind it loses no descriptor.
+        # One call, of C functions only: an interrupt after it loses no descriptor.
         self._open.extend(map(os.eventfd, (1,), (os.EFD_NONBLOCK | os.EFD_CLOEXEC,)))
         self.number: int = self._open[0]
 
@@ -84,8 +85,8 @@ class EventFd:
 
 
 class WakeupEpolls:
-    """``caller`` is for the one thread that waits for an answer, ``listener`` for one of those that
-    wait for events; ``eventfd`` wakes either.
+    """``caller`` is for the one thread that waits for an answer, ``listener`` for a thread that
+    waits for events; ``eventfd`` wakes either.
     """
 
     __slots__ = ("caller", "eventfd", "listener")
@@ -186,7 +187,7 @@ class EpollPoller:
         del self._keys[number]
 
     def select(self, seconds: float | None, /) -> Ready:
-        """Wait, at most so many seconds (None: for ever)."""
+        """Wait, at most so many seconds (None: forever)."""
         keys, ready = self._keys, list[tuple[selectors.SelectorKey, int]]()
         for number, events in self._epoll.poll(seconds, len(keys) + 1):
             key = keys.get(number, _WOKEN)
@@ -226,7 +227,7 @@ class PairPoller:
         self.register(self._listening, selectors.EVENT_READ)
 
     def select(self, seconds: float | None, /) -> Ready:
-        """Wait, at most so many seconds (None: for ever)."""
+        """Wait, at most so many seconds (None: forever)."""
         ready = self._selector.select(seconds)
         with suppress(BlockingIOError):
             self._listening.recv(4096)

@@ -13,14 +13,12 @@ from types import NoneType
 
 from zkwire import errors
 from zkwire.jute import records as r
-from zkwire.jute.frames import SEND_LIMIT
 from zkwire.jute.multi import MultiResponse, pack_multi
 from zkwire.jute.record import Record
 from zkwire.jute.records import ACL, ErrorResponse
 from zkwire.operations.nodes import EPHEMERAL, SEQUENTIAL, Nodes, Requests, check_version
 from zkwire.session.request import ANSWERED, Refused, Request
 from zkwire.wire import ops
-from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 TYPE_CHECKING = bool()
 if TYPE_CHECKING:
@@ -49,20 +47,14 @@ class RecordedCall(Request):
 
 
 class Recorder(Nodes):
-    """Keeps requests of the ``allowed`` operations, in their order, instead of sending them."""
+    """Keeps requests of the ``allowed`` operations, in their order, for what sends them later."""
 
     _kind = RecordedCall
 
-    def __init__(
-        self,
-        chroot: str,
-        allowed: set[Op],
-        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
-        send_limit: int = SEND_LIMIT,
-    ) -> None:
-        self._chroot = chroot
-        self._acl = acl
-        self._send_limit = send_limit
+    def __init__(self, sender: Requests, allowed: set[Op]) -> None:
+        self._chroot = sender._chroot
+        self._acl = sender._acl
+        self._send_limit = sender._send_limit
         self._allowed = allowed
         self.requests: list[Request] = []
 
@@ -221,7 +213,7 @@ class Multi(Requests):
         return self._multi(ops.MULTI_READ, _READS, operations)
 
     def _multi(self, op: Op, allowed: set[Op], operations: Iterable[Operation]) -> Any:
-        recorder = Recorder(self._chroot, allowed, self._acl, self._send_limit)
+        recorder = Recorder(self, allowed)
         if isinstance(operations, Operation):
             raise TypeError(f"operations must be a list, also of one: {operations!r}")
         for operation in operations:

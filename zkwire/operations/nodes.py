@@ -88,11 +88,6 @@ def check_data(data: bytes) -> bytes:
     return data
 
 
-def check_node_data(data: bytes | None) -> bytes | None:
-    """``data`` if a node can have it: bytes, or None for null."""
-    return data if data is None else check_data(data)
-
-
 def check_version(version: int) -> int:
     """``version`` if it is a version or -1."""
     if not isinstance(version, int) or isinstance(version, bool):
@@ -143,21 +138,24 @@ def check_ttl(ttl: float) -> int:
 
 def check_create_mode(
     ephemeral: bool, sequential: bool, container: bool, ttl: float | None
-) -> tuple[int, int | None]:
-    """The flags of a create request, and the TTL in milliseconds if there is one."""
+) -> tuple[Op | None, tuple[int, ...]]:
+    """The operation that such a node needs, None if any create will do, and its last fields.
+
+    These are the flags, and the TTL in milliseconds if there is one.
+    """
     if not (ephemeral.__class__ is sequential.__class__ is container.__class__ is bool):
         check_flag("ephemeral", ephemeral)
         check_flag("sequential", sequential)
         check_flag("container", container)
     if not container and ttl is None:
-        return EPHEMERAL * ephemeral + SEQUENTIAL * sequential, None
+        return None, (EPHEMERAL * ephemeral + SEQUENTIAL * sequential,)
     if ephemeral or (container and ttl is not None):
         raise ValueError("a node is ephemeral, or a container, or has a ttl: not two of them")
     if ttl is not None:
-        return TTL + sequential, check_ttl(ttl)
+        return ops.CREATE_TTL, (TTL + sequential, check_ttl(ttl))
     if sequential:
         raise ValueError("a container cannot be sequential")
-    return CONTAINER, None
+    return ops.CREATE_CONTAINER, (CONTAINER,)
 
 
 def check_text(name: str, text: str) -> str:
@@ -337,12 +335,12 @@ class Nodes(Requests):
         connection.
         """
         acl = self._acl if acl is None else check_acl(acl)
-        if ephemeral is sequential is container is False and ttl is None:  # two calls less
-            data = None if data is None else check_data(data)
+        data = None if data is None else check_data(data)
+        if ephemeral is sequential is container is False and ttl is None:  # a call less
             return self._call(ops.CREATE, path, (data, acl, PERSISTENT), self._created)
-        mode = check_create_mode(ephemeral, sequential, container, ttl)
-        op, fields = _creation(ops.CREATE, data, acl, mode)
-        return self._call(op, path, fields, self._created, None, None, sequential)
+        op, mode = check_create_mode(ephemeral, sequential, container, ttl)
+        fields, finish = (data, acl, *mode), self._created
+        return self._call(op or ops.CREATE, path, fields, finish, None, None, sequential)
 
     def create_with_stat(
         self,
@@ -359,10 +357,11 @@ class Nodes(Requests):
 
         Refusals, a lost connection and a time limit mean the same as there.
         """
-        mode = check_create_mode(ephemeral, sequential, container, ttl)
         acl = self._acl if acl is None else check_acl(acl)
-        op, fields = _creation(ops.CREATE2, data, acl, mode)
-        return self._call(op, path, fields, self._created_with_stat, None, None, sequential)
+        data = None if data is None else check_data(data)
+        op, mode = check_create_mode(ephemeral, sequential, container, ttl)
+        fields, finish = (data, acl, *mode), self._created_with_stat
+        return self._call(op or ops.CREATE2, path, fields, finish, None, None, sequential)
 
     def _created(self, record: tuple[str, ...]) -> str:
         return strip(self._chroot, record[0])
@@ -401,7 +400,8 @@ class Nodes(Requests):
 
         Time limit or cancellation: once sent, the data is still replaced.
         """
-        return self._call(ops.SET_DATA, path, (check_node_data(data), check_version(version)))
+        data = None if data is None else check_data(data)
+        return self._call(ops.SET_DATA, path, (data, check_version(version)))
 
     def set_acl(self, path: str, acl: Sequence[r.ACL], version: int = -1) -> Reply[r.Stat]:
         """Replace a node's access list if it has this ``aversion`` (-1: any); returns its new stat.
@@ -502,17 +502,6 @@ class Nodes(Requests):
         table from this call on; after a lost connection the session repeats the request.
         """
         return self._call(ops.GET_CHILDREN2, path, (True,), None, watch, czxid)
-
-
-def _creation(
-    op: Op, data: bytes | None, acl: Sequence[r.ACL], mode: tuple[int, int | None]
-) -> tuple[Op, tuple[object, ...]]:
-    """The operation that creates a node of this mode, and its fields behind the path."""
-    flags, ttl = mode
-    fields: tuple[object, ...] = None if data is None else check_data(data), acl, flags
-    if ttl is not None:
-        return ops.CREATE_TTL, (*fields, ttl)
-    return (ops.CREATE_CONTAINER if flags == CONTAINER else op), fields
 
 
 # Records are read by position and results made without their `__new__`: a lone get_data is 3 µs

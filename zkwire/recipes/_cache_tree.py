@@ -6,18 +6,18 @@ operation on a dict, and a node is never changed, it is replaced.
 
 :class:`Reading` decides what an event, a gap or an answer says about which path must be read, and
 reads it: requests in bounded windows, answers in their order.  While one half of a window is
-answered, the other is under way.  A later answer is never older, so what says that a node is gone
-overrules all that was asked before.
+answered, the other is under way.  A later answer never shows an older state.  So an answer that
+says that a node is gone overrules everything that was asked before.
 
 With a recursive watch every change is an event with its path.  A list of children is needed only
 for a node of which nothing was known, and where the first stat after a gap differs from the known
 one.  That stat may come with the answer to an event, before the answer to the comparison itself.
 With watches that fire once, each read sets the watch again, so a new node is listed in any case.
 
-Invariant: what the tree has otherwise than the server is stale, or under way, or an event about it
-has not been heard.  For the stat of a node that is more: it must not be newer than what is known of
-its children, or no comparison would find these.  So no answer of a new connection is taken before
-the gap has been heard of.
+Invariant: where the tree differs from the server, the path is marked stale, or is being read, or an
+event about it has not been heard yet.  The stat of a node must fulfil one thing more: it must not
+be newer than what is known of the node's children, or no comparison would find the changed
+children.  So no answer of a new connection is taken before the gap has been heard of.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class Scope:
         self.root: str = root
         self._stem = root if root == "/" else f"{root}/"
         self._depth = depth
-        self.deep: bool = depth != 0  # it has more than one node
         self._skip = skip
 
     def covers(self, path: str) -> bool:
@@ -179,6 +178,8 @@ class Tree:
 
     def put(self, path: str, data: bytes, stat: Stat) -> None:
         """The node is there with these data; CacheFullError if that is too much."""
+        if self.put_stat(path, stat):
+            return
         before = self.nodes.get(path)
         more = len(data) - len(before.data) if before else len(path.encode()) + len(data)
         if self._max_bytes is not None and self.size + more > self._max_bytes:
@@ -188,9 +189,6 @@ class Tree:
                 "parts out by skip or depth, or allow more"
             )
         self.size += more
-        if before is not None and before.stat.mzxid == stat.mzxid:
-            self.nodes[path] = before.with_stat(stat)
-            return
         self.nodes[path] = CachedNode(path, data, stat, self._decode)
         if before is None and path != "/":
             self._below.setdefault(parent(path), set()).add(path)
@@ -261,7 +259,7 @@ class Reading:
     def begin_left_out(self) -> None:
         """Read once more what was refused."""
         for path in self.left_out:
-            self._mark_new(path)
+            self._mark_watched(path, DATA)
         self.left_out.clear()
 
     def end(self) -> None:
@@ -281,10 +279,6 @@ class Reading:
         """The same, and the children where only that watches them."""
         lists = not self.recursive and self._scope.lists(path)
         self._mark(path, bits | CHILDREN if lists else bits)
-
-    def _mark_new(self, path: str) -> None:
-        """This node is new, or may be read by now."""
-        self._mark_watched(path, DATA)
 
     def compare(self) -> None:
         """Everything may be different; where nothing is known, the stat has the rest read."""
@@ -406,7 +400,7 @@ class Reading:
         if stat is None:
             self._tree.remove(path)
         elif before is None:
-            self._mark_new(path)
+            self._mark_watched(path, DATA)
         else:
             if not self._tree.put_stat(path, stat):
                 self._mark(path, DATA)
@@ -429,6 +423,6 @@ class Reading:
                 self._tree.remove(child)
         for child in there:
             if child not in self._tree.nodes and self._scope.has(child):
-                self._mark_new(child)
+                self._mark_watched(child, DATA)
         if path in self._tree.nodes and not self._tree.put_stat(path, stat):
             self._mark(path, DATA)

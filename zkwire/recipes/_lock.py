@@ -23,12 +23,13 @@ Invariants, for every lock, beside those of :mod:`zkwire.recipes._node`:
 * A lock is lost when its session is over, when the session may have expired because no answer has
   prolonged its lease for a session timeout, or when its node is deleted.  A loss is noticed from
   before the hold can be seen until it is released.
-* What an attempt has created (one node; beside that of a lock of one node a token) outlives it only
-  while the lock is held.  An attempt that ends in any other way (timeout, refusal, interrupt,
+* What an attempt has created (one node; for a lock of one node, a token, too) outlives the attempt
+  only while the lock is held.  An attempt that ends in any other way (timeout, refusal, interrupt,
   error) hands it to the clean-up.
 * The hold ends before the request that frees the lock is sent.
 * A node is one's own if its owner is this session *and* it carries the attempt's id.  The session
-  alone proves nothing (two locks of one client), nor the id alone (an earlier session's node).
+  alone proves nothing (one client may have two locks), nor does the id alone (the node may be an
+  earlier session's).
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ from zkwire import errors
 from zkwire.operations.multi import Check, Operation
 from zkwire.recipes._node import RETRYABLE, Attempt, OwnedNode, OwnNodeWatch
 from zkwire.recipes._recipe import (
-    Cancellable,
     Enterable,
     HasPath,
     LockInUseError,
@@ -48,7 +48,6 @@ from zkwire.recipes._recipe import (
     Recipe,
     exclusive_call,
 )
-from zkwire.recipes.runtime import in_time, within
 from zkwire.session.liveness import LAPSED
 from zkwire.session.waitable import ClosedWatchError, check_timeout
 
@@ -62,12 +61,16 @@ if TYPE_CHECKING:
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
 
-class Acquirable(Cancellable, Recipe, Enterable):
+class Acquirable(Recipe, Enterable):
     """The algorithm of any lock, as far as it is acquired and released."""
 
     _runtime: Runtime
     _path: str
     _waits = True  # until a holder releases
+    _busy = False
+    _cancelled = False  # the attempt that is being made
+    # How to wake what makes it.
+    _waiting: tuple[Callable[[object, Any], None], object] | None = None
 
     @property
     def _called(self) -> str:
@@ -109,21 +112,23 @@ class Acquirable(Cancellable, Recipe, Enterable):
 
     @property
     def lost(self) -> Lost:
-        """The loss of the last acquisition (before the first: of that), to wait or be called for.
+        """The loss of the last acquisition, to wait for or to be called back by.
 
-        The next acquisition has another one: ask again when it is acquired.  A MultiLock is lost as
-        soon as one of its locks is; a ReentrantLock shows the loss of the thread or task that asks.
+        Before the first acquisition it is the loss of that one.  The next acquisition has another
+        object: ask again when the lock is acquired.  A MultiLock is lost as soon as one of its
+        locks is; a ReentrantLock shows the loss of the thread or task that asks.
 
-        A deleted node is told when ``held`` knows of it; one that only ``release`` finds is its
-        LockLostError alone.  A loss may come although the session lives on, when no answer has come
-        for a session timeout: those to pings wait behind a reply that takes that long to arrive.
+        If an outsider deletes the node, this tells of it when ``held`` knows of it; if only
+        ``release`` finds that, only its LockLostError tells.  A lock may be lost although the
+        session lives on, when no answer has come for a session timeout: while a reply takes that
+        long to arrive, the answers to pings can only come after it.
         """
         raise NotImplementedError
 
     def lease_remaining(self) -> float:
         """Seconds until the lease ends if no server answers any more; 0.0 if the lock is not held.
 
-        Of a MultiLock those of the lock that has the least.
+        For a MultiLock it is the least of its locks' times.
         """
         left = self._runtime.lease_deadline - self._runtime.now()
         return max(0.0, left) if self.held else 0.0
@@ -131,7 +136,7 @@ class Acquirable(Cancellable, Recipe, Enterable):
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        Of a node that an outsider has just deleted it knows what ``held`` knows.
+        If an outsider has just deleted the node, it knows as much as ``held``.
         """
         if not self.held:
             self._runtime.check()
@@ -159,15 +164,15 @@ class Acquirable(Cancellable, Recipe, Enterable):
     async def try_acquire(self) -> bool:
         """Acquire the lock if it is free; False, without waiting, if another contender has it.
 
-        Of a MultiLock all are acquired, or none.  Raises OperationTimeoutError when no server could
-        tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and no contender's.  A lost
-        connection and a caller that is cancelled or interrupted are as for :meth:`acquire`.
+        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError when no server
+        could tell within the client's ``operation_timeout``, without one within a session timeout.
+        NodeExistsError names a node in the way that is not ephemeral, and is no contender's.  After
+        a lost connection, a cancellation or an interrupt it does what :meth:`acquire` does.
         """
         return await self._acquire_by(self._runtime.now() + self._one_try(), False)
 
     async def release(self, timeout: float | None = None) -> None:
-        """Release the lock, within ``timeout`` seconds; of a MultiLock all, in that time together.
+        """Release the lock, within ``timeout`` seconds; a MultiLock releases all in that time.
 
         None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
         False before the request is sent.  What the caller knows afterwards:
@@ -180,14 +185,14 @@ class Acquirable(Cancellable, Recipe, Enterable):
           in time.  There is nothing to do: the client goes on deleting in the background.
 
         A caller that is cancelled or interrupted need not repeat it: the deletion goes on in the
-        background.  The same after any other error, such as RecursionError, that comes when it has
-        begun; before, ``held`` stays as it was.
+        background.  The same is true after any other error, such as RecursionError, that comes when
+        the release has begun; if an error comes before that, ``held`` stays as it was.
 
-        RuntimeError if the lock was never acquired, or has been released already.  A loss that
-        shows only here is not told by ``lost`` any more, to which the lock is released.
+        RuntimeError if the lock was never acquired, or has been released already.  If a loss shows
+        only here, ``lost`` does not tell of it: for ``lost`` the lock has been released.
         """
         self._runtime.check()
-        await self._release_by(within(self._runtime, timeout))
+        await self._release_by(self._runtime.deadline(timeout))
 
     def within(self, timeout: float | None) -> AbstractAsyncContextManager[Self]:
         """The lock, to be entered within ``timeout`` seconds.
@@ -199,6 +204,39 @@ class Acquirable(Cancellable, Recipe, Enterable):
         LockTimeoutError if another contender was seen to hold it.
         """
         return Within(self, check_timeout("timeout", timeout))
+
+    def cancel(self) -> bool:
+        """End the acquisition that is under way, from any thread or task; whether there was one.
+
+        The call that acquires, or enters the ``with``, raises LockCancelledError.  As after any
+        other error nothing is held then and no node stays behind.  It is woken at once while it
+        waits for its turn or for a server, and within a second in every case.  Where it has just
+        succeeded the lock stays held: ``held`` tells.  The client goes on, and so does a lock that
+        is held already.
+        """
+        if not self._busy:
+            return False
+        self._cancelled = True
+        waiting = self._waiting
+        if waiting is not None:
+            interrupt, waiter = waiting
+            interrupt(waiter, self)
+        return True
+
+    def _may_be_cancelled(self) -> None:
+        """The attempt begins; raises LockCancelledError if it has been cancelled already."""
+        self._waiting = self._runtime.interrupt, self._runtime.waiter()
+        if self._cancelled:
+            raise self._cancelled_error()
+
+    def _is_cancelled(self, waiter: object) -> bool:
+        """Whether the attempt that this thread or task makes is."""
+        waiting = self._waiting
+        return self._busy and self._cancelled and waiting is not None and waiting[1] == waiter
+
+    def _cancelled_error(self) -> errors.LockCancelledError:
+        message = f"{self._called}: the acquisition was cancelled; nothing is held"
+        return errors.LockCancelledError(message)
 
     def cancel_on_loss(self) -> AbstractAsyncContextManager[Self]:
         """Cancel the body of the ``async with`` when the lock is lost, then raise LockLostError.
@@ -309,8 +347,8 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
     def fence(self) -> int:
         """The fencing token of the last acquisition: higher than those of all before it.
 
-        It is the czxid of the lock's node: on another ensemble, to which the tree was moved, it
-        begins low again.  RuntimeError if the lock was never acquired.
+        It is the czxid of the lock's node.  If the tree is moved to another ensemble, fences begin
+        low again there.  RuntimeError if the lock was never acquired.
         """
         if self._fence is None:
             raise RuntimeError("this lock object has never held the lock")
@@ -320,7 +358,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
     def node(self) -> str | None:
         """The path of the lock's own node while it is held or waits in the queue; else None.
 
-        A lock of one node for all contenders has it while it is held.
+        A lock whose contenders share one node has it only while the lock is held.
         """
         attempt = self._pending_cleanup if self._busy else self._granted
         return None if attempt is None or not (self._busy or self.held) else attempt.node
@@ -383,7 +421,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             if watch.request is not None:
                 self._runtime.withdraw(watch.request)
                 watch.request = None  # which has it
-            self._runtime.forget(watch)
+            self._runtime.close_watch(watch, tell=False)
 
     @property
     def held(self) -> bool:
@@ -405,7 +443,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         return [Check(attempt.node)]
 
     async def guard(self, operations: Iterable[Operation]) -> list[Any]:
-        """Execute the operations of a ``client.multi`` only if this lock is held, says the server.
+        """Execute the operations, as ``client.multi`` does, only if the server finds the lock held.
 
             lock.guard([SetData("/report", data)])
 
@@ -414,9 +452,10 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
         the ``operation_timeout``, without one two session timeouts.
 
-        If the connection is lost, or the caller is cancelled or interrupted, it is as with
-        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that all or
-        nothing was.  To repeat it under the same lock is safe if doing it twice does no harm.
+        A lost connection, a cancellation and an interrupt have the effect that they have on
+        ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that either
+        all or nothing was done.  You may repeat it under the same lock if doing it twice does no
+        harm.
         """
         self._runtime.check()
         attempt = self._granted
@@ -427,7 +466,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         checks = self._proof(attempt)
         multi = self._runtime.operations.multi([*checks, *operations])
         try:
-            results = await self._runtime.until(multi, in_time(self._runtime, None))
+            results = await self._runtime.until(multi, self._runtime.in_time(None))
         except errors.MultiError as error:
             index = error.index - len(checks)
             if index >= 0:
@@ -450,8 +489,8 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
     async def _contend(self, attempt: Attempt, deadline: float | None, wait: bool) -> bool:
         """Get the lock, or return False if another contender has it and ``wait`` is False.
 
-        Sets ``_seen_taken`` if that has it.  Raises OperationTimeoutError at the deadline.  Leaves
-        cleaning up to the caller.
+        Sets ``_seen_taken`` if another contender has it.  Raises OperationTimeoutError at the
+        deadline.  Leaves cleaning up to the caller.
         """
         raise NotImplementedError
 
@@ -486,7 +525,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         runtime, self._seen_taken = self._runtime, False
         try:
             runtime.active_locks.add(self)
-            self._may_be_cancelled(runtime)
+            self._may_be_cancelled()
             self._clean_up_pending()
             if self._granted is not None:  # a loss that no release has followed
                 self._clean_up_after(self._granted)
@@ -495,7 +534,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
                 self._lost = Lost(runtime)
             if not runtime.usable:
                 await runtime.connected(deadline)
-            attempt = Attempt(runtime.session_id, runtime.unique(), (*runtime.pending_cleanups,))
+            attempt = Attempt(runtime)
             self._pending_cleanup = attempt
             won = await self._contend(attempt, deadline, wait)
             if won:
@@ -568,7 +607,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
     async def _reconnected(self, deadline: float | None) -> None:
         """Wait for a connection, in which the watch first tells what became of the node meanwhile.
 
-        A delete that was queued with a node gone since would hit the next holder's.
+        If the node had gone meanwhile, a delete that was queued would hit the next holder's node.
         """
         try:
             lease = self._runtime.lease_deadline

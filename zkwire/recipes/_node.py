@@ -8,8 +8,8 @@ Invariants:
 
 * An attempt's id is unlike that of any other attempt in the world, and it stands in the name or the
   data of each node that is made for the attempt.
-* A clean-up is bound to this session and to the attempt's own id, so it can never touch a node of
-  another attempt's.  Its first request is on its way when the call returns, before anything that
+* A clean-up is bound to this session and to the attempt's own id, so it can never touch the node of
+  another attempt.  Its first request is on its way when the call returns, before anything that
   the caller asks for next.
 * An attempt is ``_pending_cleanup`` until that clean-up has it.  If something keeps the caller from
   handing it over (a full stack, memory that has run out), the next call of the object does it, or
@@ -19,15 +19,16 @@ Invariants:
 
 **An idempotency token** is a node of one's own that tells, after a lost reply, whether a change was
 made.  A multi makes a change and writes a value, which no other change has, into an ephemeral node,
-the token: the client's own, and in the hands of one call at a time.  Each try of a change names the
-same version of the token, so only one of them can take effect, also if one arrives late; and one
-look at the token says whether one has.  Its mzxid is that of the change.  To look for what the
-change has made would not tell: another client may have removed it by then.
+the token.  The token belongs to this client, and only one call uses it at a time.  Each try of a
+change names the same version of the token, so only one try can take effect, even if a try arrives
+late; and one look at the token says whether a try has taken effect.  The token's mzxid is the zxid
+of the change.  To look for what the change has made would not tell: another client may have removed
+it by then.
 
-A client keeps the tokens that no call uses, ``KEPT`` of them at most, for the next calls.  One
-whose state is unknown is deleted.  All go with the session.  Nothing but the client deletes its
-tokens; where an outsider does, a change that is in doubt says so, but for one that has made its
-token itself: that may be made twice.
+A client keeps the tokens that no call uses, ``KEPT`` of them at most, for the next calls.  A token
+whose state is unknown is deleted.  All tokens go with the session.  Only the client itself should
+delete its tokens.  If an outsider deletes one, a change that is in doubt raises an error that says
+so; but a change that had to make its token may then be made twice.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from zkwire.operations.multi import Create, Operation, SetData
 from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes._recipe import Lost, shield_from_interrupts
 from zkwire.recipes._service import Problem
-from zkwire.recipes.runtime import CHANGED, ensure_path, retry, runtime_of, unwrap_multi_error
+from zkwire.recipes.runtime import CHANGED, runtime_of, unwrap_multi_error
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import Event, EventType, State
 from zkwire.wire.paths import check_below_root
@@ -69,11 +70,9 @@ class Attempt:
     __slots__ = ("entered", "id", "node", "pending_cleanups", "stat")
     _SESSION, _CLIENT = 17, 33  # characters
 
-    def __init__(
-        self, session_id: int, unique: str, pending_cleanups: tuple[str, ...] = ()
-    ) -> None:
-        self.id: str = f"{session_id & 0xFFFFFFFFFFFFFFFF:016x}-{unique}"
-        self.pending_cleanups: tuple[str, ...] = pending_cleanups
+    def __init__(self, runtime: Runtime) -> None:
+        self.id: str = f"{runtime.session_id & 0xFFFFFFFFFFFFFFFF:016x}-{runtime.unique()}"
+        self.pending_cleanups: tuple[str, ...] = (*runtime.pending_cleanups,)
         self.entered: bool = False  # a create may be on its way, or done
         self.node: Any = None  # its path, and its stat, when they are known
         self.stat: Any = None
@@ -95,7 +94,7 @@ def former(path: str) -> errors.NodeExistsError:
 
 
 def permanent(path: str) -> errors.NodeExistsError:
-    """The error for a node that no end of a session takes away: a wait for that has no end."""
+    """The error for a node that does not end with a session: to wait for its end has no end."""
     message = f"{path} is no lock: the node there is not ephemeral, and does not go by itself"
     return errors.NodeExistsError(message, path=path)
 
@@ -103,8 +102,8 @@ def permanent(path: str) -> errors.NodeExistsError:
 async def is_permanent(runtime: Runtime, deadline: float | None, path: str) -> bool:
     """Whether the node at the path is seen not to be ephemeral.
 
-    It is not seen if the connection is lost or the time is over.  From 3.8.4 and 3.9.2 on a server
-    shows it only to clients that may read the node.
+    False if the connection is lost or the time is over.  From 3.8.4 and 3.9.2 on, a server shows
+    the owner of a node only to clients that may read the node.
     """
     with suppress(errors.ConnectionLossError, errors.NoAuthError, errors.OperationTimeoutError):
         stat = await runtime.until(runtime.operations.exists(path), deadline)
@@ -171,7 +170,6 @@ class OwnedNode:
         self._path = check_below_root(path, "a lock")
         self._acl = None if acl is None else check_acl(acl)  # None: the client's own
         self._busy = False  # an attempt is being made
-        self._waiting: Any = None
         self._releasing = False
         self._granted: Attempt | None = None  # that has succeeded, and whose node is wanted
         self._pending_cleanup: Attempt | None = None  # may have left a node that is in no hands
@@ -223,10 +221,10 @@ class OwnedNode:
         The server removes these nodes when they have no child any more, perhaps before the caller
         has one: then its create ends with NoNodeError, and this is to be repeated.
         """
-        ensure = partial(ensure_path, containers=self._containers, kept=self._kept)
+        ensure = partial(self._runtime.ensure_path, containers=self._containers, kept=self._kept)
         while True:
             try:
-                return await ensure(self._runtime, path, self._acl, deadline)
+                return await ensure(path, self._acl, deadline)
             except errors.OperationTimeoutError:
                 if deadline is not None:
                     raise
@@ -327,8 +325,8 @@ class Token(Attempt):
 
     __slots__ = ("folder", "in_doubt", "seen", "version")
 
-    def __init__(self, session_id: int, unique: str, folder: str) -> None:
-        super().__init__(session_id, unique)
+    def __init__(self, runtime: Runtime, folder: str) -> None:
+        super().__init__(runtime)
         self.folder: str = folder
         self.node = f"{folder}/{self.id}-mark"
         self.version: int = -1
@@ -349,8 +347,7 @@ class TokenPool(OwnedNode):
     async def acquire(self, deadline: float | None) -> Token:
         """A token that no other call uses; :meth:`release` is to follow."""
         await self._runtime.connected(deadline)  # its name begins with the session
-        token = self._take()
-        return token or Token(self._runtime.session_id, self._runtime.unique(), self._path)
+        return self._take() or Token(self._runtime, self._path)
 
     def _take(self) -> Token | None:
         idle = self._runtime.idle_tokens
@@ -375,12 +372,12 @@ class TokenPool(OwnedNode):
     async def execute(
         self, token: Token, operations: list[Operation], deadline: float | None
     ) -> tuple[list[Any], int]:
-        """Execute the operations exactly once: their results, none after a lost reply; the zxid.
+        """Execute the operations exactly once; returns their results and the zxid.
 
-        That is 0 if an outsider has written into the token since.
-        MultiError if one of them is refused, NoNodeError if an outsider has deleted the token, or
-        written into it, or if there is no folder: nothing was executed.  Any other error says by
-        ``maybe_applied`` whether it may be.
+        There are no results after a lost reply.  The zxid is 0 if an outsider has written into the
+        token since.  MultiError if one of the operations is refused, NoNodeError if an outsider has
+        deleted the token, or written into it, or if there is no folder: nothing was executed.  Any
+        other error says by ``maybe_applied`` whether the operations may have been executed.
         """
         runtime, value = self._runtime, self._runtime.unique().encode()
         marking = token.written(value, self._acl)
@@ -463,9 +460,9 @@ def _meaning(refusal: errors.MultiError, count: int, token: Token) -> errors.Zoo
 class TemporaryTokens(TokenPool):
     """Tokens in a folder of their own, deleted some milliseconds after the last call.
 
-    The folder goes with its last token; ``kept``, which is above it, stays.  No change begins with
-    what the one before has left, so a token that an outsider has deleted, or written into, is made
-    anew or taken as it is.
+    The folder goes with its last token; ``kept``, which is above it, stays.  No change depends on
+    what an earlier change has left.  So a token that an outsider has deleted is made anew, and a
+    token that an outsider has written into is used as it is.
     """
 
     def __init__(
@@ -482,20 +479,18 @@ class TemporaryTokens(TokenPool):
                 return await super().execute(token, operations, deadline)
             except errors.NoNodeError:
                 look = self._runtime.operations.exists
-                stat = await retry(self._runtime, deadline, look, token.node)
+                stat = await self._runtime.retry(deadline, look, token.node)
                 token.version = -1 if stat is None else stat.version
                 await self.make(token, deadline)
 
     async def make(self, token: Token, deadline: float | None) -> None:
-        """Create the token if it is not there: then what it does first is as sure as the rest."""
+        """Create the token if it is not there: so its first change is as certain as later ones."""
         create, node = self._runtime.operations.create, token.node
         try:
             while token.version < 0:
                 token.entered = token.in_doubt = True
                 try:
-                    await retry(
-                        self._runtime, deadline, create, node, acl=self._acl, ephemeral=True
-                    )
+                    await self._runtime.retry(deadline, create, node, acl=self._acl, ephemeral=True)
                 except errors.NodeExistsError:
                     pass  # made by a try whose reply was lost
                 except errors.NoNodeError:

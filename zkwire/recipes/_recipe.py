@@ -1,8 +1,8 @@
 """What recipes have in common: the class, the ``with``, one call at a time, the loss of a hold.
 
-* :class:`Recipe` is the base of what is made with a client.  With a supervisor in the client's
-  place it outlives sessions: each call has the session of the moment at which it begins, from its
-  first request to its last.  So a call that the end of its session hits ends as its documentation
+* :class:`Recipe` is the base of everything that is made with a client.  With a supervisor in the
+  client's place it outlives sessions.  Each call, from its first request to its last, uses the
+  session that is there when it begins.  If that session ends, the call ends as its documentation
   says, and is never continued in the next session, where its questions would have other answers.
   What a session's end takes away (a lock, a claim, a place in a queue) is lost with it; the object
   can be used again in the next session.
@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from functools import cache, partial, wraps
 from types import FunctionType
 
-from zkwire.errors import LockCancelledError, LockLostError
+from zkwire.errors import LockLostError
 from zkwire.session.liveness import LAPSED
 from zkwire.session.waitable import Bound, Waitable, check_timeout
 
@@ -53,8 +53,8 @@ TRIES = 8
 def shield_from_interrupts(step: Callable[[], object]) -> None:
     """Call ``step`` until it returns; then raise what has interrupted it, if anything has.
 
-    The step must be one that can be repeated.  What interrupts it each time (a full stack) is
-    raised with the step undone.
+    It must be possible to repeat the step.  If something interrupts it each time (a full stack),
+    that is raised, and the step is not done.
     """
     interrupt: BaseException | None = None
     for _ in range(TRIES):
@@ -70,7 +70,8 @@ def shield_from_interrupts(step: Callable[[], object]) -> None:
 async def exclusive_call(taker: Any, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """The result of ``attempt()``, unless ``taker`` refuses it; ``taker`` is busy meanwhile.
 
-    It has a ``_runtime``; its ``_refuse_two`` raises, under the mutex, if an attempt is being made.
+    ``taker`` has a ``_runtime``.  Its ``_refuse_two``, called under the mutex, raises if another
+    attempt is being made.
     """
     mine = False
     try:
@@ -84,54 +85,6 @@ async def exclusive_call(taker: Any, attempt: Callable[[], Coroutine[Any, Any, T
             taker._busy = False  # interrupt-safe: last, a lock may be held
 
 
-class Cancellable:
-    """What another thread or task can keep from going on with its attempt."""
-
-    _busy = False
-    _cancelled = False  # the attempt that is being made
-    # How to wake what makes it.
-    _waiting: tuple[Callable[[object, Any], None], object] | None = None
-
-    if TYPE_CHECKING:
-
-        @property
-        def _called(self) -> str:
-            """What to call it in an error."""
-            ...
-
-    def cancel(self) -> bool:
-        """End the acquisition that is under way, from any thread or task; whether there was one.
-
-        The call that acquires, or enters the ``with``, raises LockCancelledError.  As after any
-        other error nothing is held then and no node stays behind.  It is woken at once while it
-        waits for its turn or for a server, and within a second in every case.  Where it has just
-        succeeded the lock stays held: ``held`` tells.  The client goes on, and so does a lock that
-        is held already.
-        """
-        if not self._busy:
-            return False
-        self._cancelled = True
-        waiting = self._waiting
-        if waiting is not None:
-            interrupt, waiter = waiting
-            interrupt(waiter, self)
-        return True
-
-    def _may_be_cancelled(self, runtime: Runtime) -> None:
-        """The attempt begins; raises LockCancelledError if it has been cancelled already."""
-        self._waiting = runtime.interrupt, runtime.waiter()
-        if self._cancelled:
-            raise self._cancelled_error()
-
-    def _is_cancelled(self, waiter: object) -> bool:
-        """Whether the attempt that this thread or task makes is."""
-        waiting = self._waiting
-        return self._busy and self._cancelled and waiting is not None and waiting[1] == waiter
-
-    def _cancelled_error(self) -> LockCancelledError:
-        return LockCancelledError(f"{self._called}: the acquisition was cancelled; nothing is held")
-
-
 class Enterable:
     """What a ``with`` enters and leaves; subclasses say what each step is."""
 
@@ -139,13 +92,13 @@ class Enterable:
 
         @property
         def _owned(self) -> bool:
-            """Whether it has been entered: by an earlier ``with``, which is to go on."""
+            """Whether an earlier ``with``, which is to go on, has entered it."""
             ...
 
         def _release_in_background(self) -> None:
             """Give up what it holds, if anything, without waiting: where nothing may await.
 
-            What an interrupt has kept from being done is done when this is called again.
+            If an interrupt ends this, call it again: it then does the rest.
             """
 
     async def _enter_body(self) -> Any:
@@ -209,7 +162,7 @@ def renamed(method: FunctionType, name: str) -> FunctionType:
 
 
 class SupervisedRuntime:
-    """What a supervisor's recipes have for a runtime: that of one session for each call.
+    """The runtime of a supervisor's recipes: for each call, the runtime of one session.
 
     ``sequence`` has the driver of the ``newest`` session, and the ``latest_driver``, over or not.
     """
@@ -255,7 +208,7 @@ class SupervisedRuntime:
 
 
 class Recipe(Bound):
-    """What is made with a client; of a subclass of its own if that is a supervisor."""
+    """What is made with a client; made with a supervisor, it is of a subclass of its own."""
 
     _outlives_sessions = False  # as a service does, which has a supervisor's runtime itself
 
@@ -326,7 +279,7 @@ class HasPath(Recipe):
 
     @property
     def path(self) -> str:
-        """The path of the node that it is, or that its contenders stand below."""
+        """The path of its node, or of the node below which its contenders stand."""
         return self._path
 
 
@@ -388,7 +341,7 @@ class Lost(Waitable):
     def _begin(self, what: str) -> None:
         """From now on tell of the loss; raises if the session is over, or may be, already.
 
-        A process that stands still before this reads a reply that is older than its lease.
+        If the process stands still before this, it may read a reply that is older than the lease.
         """
         runtime = self._runtime
         try:

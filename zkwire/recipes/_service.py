@@ -1,8 +1,8 @@
 """What shall be true for as long as its owner wants it: work that each session begins anew.
 
-A client is one session.  A supervisor is one after another, and runs each of its services again in
-the next.  A service knows neither: it is given a runtime for each session, in the background, where
-no caller waits, and keeps in its object what outlives the session.
+A client is one session.  A supervisor has one session after another, and runs each of its services
+again in the next session.  A service knows neither: it is given a runtime for each session, in the
+background, where no caller waits, and keeps in its object what outlives the session.
 
 Invariants:
 
@@ -18,17 +18,19 @@ asks for, by an access list, a quota, a parent that has become ephemeral):
   at once in each new session.
 * A call that waits for the service has it try again at once, and raises the refusal that comes
   while it waits, or that stands when its time is over.  A later call may succeed.
-* A node among others whose data are refused (of a member, in a cache) is left out, shown as
-  ``problem`` and tried again in the same way.  No call raises that, as the rest is right.
+* If the data of one node among others are refused (of a group's member, of a cache's node), the
+  node is left out, shown as ``problem`` and tried again in the same way.  No call raises this
+  refusal, as the rest is right.
 * Arguments that no server could make right (an access list that is none, data that this client
   cannot send) are the caller's ValueError or TypeError, at once; nothing is begun.
 
-A service ends when it is closed, with its client or supervisor, and with an error that is no
-server's: a limit or a function of the program's own (``max_bytes`` and ``skip`` of a cache, other
-items than the oldest member's).  That is logged too, is its ``problem``, and each call raises it.
+A service ends when it is closed, with its client or supervisor, and with an error that does not
+come from a server but from the program: its own limit or function (``max_bytes`` and ``skip`` of a
+cache), or other items than the oldest member's.  Such an error is logged, too, is the service's
+``problem``, and is raised by each call.
 
-What is remembered here is answered by its owner's process alone, and not when the service, its
-client or its supervisor has ended: a forked child, and what comes later, get an error instead.
+A call that answers from memory does so only in its owner's process, and only until the service, its
+client or its supervisor has ended.  In a forked child, and later, it raises an error instead.
 """
 
 from __future__ import annotations
@@ -36,20 +38,18 @@ from __future__ import annotations
 from functools import partial
 
 from zkwire import errors
-from zkwire.jute.record import Record
 from zkwire.recipes._recipe import Enterable, Recipe
-from zkwire.recipes.runtime import REPEATABLE, SESSION_OVER
+from zkwire.recipes.runtime import REPEATABLE, SESSION_OVER, Runtime
 from zkwire.session.waitable import Awaited, Waitable, check_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from types import TracebackType
-    from typing import Any, Self, TypeAlias, TypeVar
+    from typing import Any, Self, TypeVar
 
-    from zkwire.jute.records import Stat
     from zkwire.operations import Operations, Reply
-    from zkwire.recipes.runtime import AsyncClientLike, Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.session.waitable import Waker, Watch
     from zkwire.wire.model import Event
 
@@ -138,7 +138,7 @@ async def _until_end(callback: Awaitable[Any], then: Callable[[Any], object]) ->
 
 
 class HasProblem(Recipe):
-    """What is tried again by itself, in each session."""
+    """Something that tries again by itself, in each session, what was refused."""
 
     _outlives_sessions = True
 
@@ -205,7 +205,7 @@ class Condition(Waitable):
             self._waiting.pop(waker, None)
 
 
-class Background:
+class Background(Runtime):
     """The runtime, as a coroutine in the background has it: every wait lets other steps run.
 
     A wait raises what ended the session.  Deadlines are not kept: a reply ends with its connection.
@@ -217,12 +217,6 @@ class Background:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
-
-    @property
-    def _recipe_runtime(self) -> Any:
-        return self
-
-    _sessions = _recipe_runtime
 
     async def connected(self, deadline: float | None) -> None:
         """Wait for a usable connection."""
@@ -256,7 +250,8 @@ class Service(HasProblem, Enterable):
     _path: str
     _origin: TracebackType | None = None  # of the error
     _tell: Callable[[], object] | None = None  # the owner of this one, of each change
-    _started = False  # by what begins it when it is first used
+    _started = False
+    _again_at: float | None = None  # when what is left out is to be tried again
 
     def __init__(self, sessions: Runtime, on_problem: OnProblem | None = None) -> None:
         check_function("on_problem", on_problem)
@@ -267,10 +262,10 @@ class Service(HasProblem, Enterable):
         self._on_problem = on_problem
         self._trouble = Problem(on_problem, sessions.dispatch)
         self._left_out = Problem(self._part_problem, sessions.dispatch)
-        # Numbers of tries: the last that was asked for, that was begun, that was refused.
+        # Numbers of tries: the last that was asked for, the last begun, the last refused.
         self._asked_try, self._begun_try, self._refused_try = 0, 0, -1
         self._hurry = Condition(lambda: self._asked_try > self._begun_try)
-        self._waiting: dict[Condition, None] = {}
+        self._waiting: dict[Condition, None] = {}  # those that each change notifies
 
     @property
     def _owned(self) -> bool:
@@ -286,6 +281,9 @@ class Service(HasProblem, Enterable):
     async def _leave_body(self, kind: type[BaseException] | None) -> None:
         self._abandon()
 
+    def _abandon(self) -> None:
+        self._end_well()
+
     # --- the session's side -----------------------------------------------------------------------
 
     async def _serve(self, runtime: Any) -> None:
@@ -296,7 +294,7 @@ class Service(HasProblem, Enterable):
         """
         raise NotImplementedError
 
-    def _session_ended(self) -> None:
+    def _session_ended(self, runtime: Background) -> None:
         """What the session has made true is true no longer."""
 
     def _changed(self) -> None:
@@ -311,11 +309,29 @@ class Service(HasProblem, Enterable):
         self._trouble.is_over()
         self._left_out.is_over()
 
-    def _is_right_but(self, refusal: errors.ServerError, runtime: Background) -> float:
-        """The same but for a node, which is left out; seconds until that is to be tried again."""
+    def _is_right_but(self, refusal: errors.ServerError | None, runtime: Background) -> None:
+        """The same but for a node, if one is refused: it is left out, to be tried again later."""
+        if refusal is None:
+            self._again_at = None
+            self._is_right()
+            return
         self._trouble.is_over()
-        what = f"a node of {self._what} is left out, and tried again"
-        return self._left_out.stands(what, refusal, runtime.warn) * runtime.jitter()
+        if self._again_at is None:
+            what = f"a node of {self._what} is left out, and tried again"
+            pause = self._left_out.stands(what, refusal, runtime.warn)
+            self._again_at = runtime.now() + pause * runtime.jitter()
+
+    async def _idle(self, runtime: Background, *conditions: Waitable) -> bool:
+        """Wait until one of them is ready, or until what is left out is tried again: then True."""
+        again_at = self._again_at
+        if again_at is None:
+            await runtime.any_of(*conditions)
+            return False
+        await runtime.pause(max(0.0, again_at - runtime.now()), *conditions, self._hurry)
+        if not self._hurry.ready and runtime.now() < again_at:
+            return False
+        self._begun_try, self._again_at = self._asked_try, None
+        return True
 
     async def _run(self, runtime: Background) -> None:
         self._trouble.afresh()
@@ -336,12 +352,12 @@ class Service(HasProblem, Enterable):
             self._sessions.dismiss(self)
         except SESSION_OVER:
             pass
-        except Exception as error:  # one that went unnoticed would leave callers waiting forever
+        except Exception as error:  # an unnoticed error would leave callers waiting forever
             self._error, self._origin = error, error.__traceback__
             self._trouble.stands(f"{self._what} has ended", error, runtime.warn)
             self._sessions.dismiss(self)
         finally:
-            self._session_ended()
+            self._session_ended(runtime)
             self._changed()
 
     def _refused(self, runtime: Background, refusal: errors.ServerError) -> float:
@@ -353,20 +369,20 @@ class Service(HasProblem, Enterable):
 
     # --- the owner's side -------------------------------------------------------------------------
 
-    def _begin_once(self) -> None:
-        """Have it run unless it has begun already; raises what has ended it."""
-        self._check()
-        if not self._started:
-            self._begin()
-            self._started = True  # last: it may be refused here and now alone
-
     def _begin(self) -> None:
-        """Have it run; not if this is interrupted, as the caller may have nothing to close then."""
+        """Have it run unless it has begun already; raises what has ended it.
+
+        It does not run if this is interrupted, as the caller may have nothing to close then.
+        """
+        self._check()
+        if self._started:
+            return
         try:
             self._sessions.serve(self)
         except BaseException:
             self._sessions.dismiss(self)
             raise
+        self._started = True  # last: it may be refused here and now alone
 
     @property
     def _what(self) -> str:
@@ -376,15 +392,10 @@ class Service(HasProblem, Enterable):
     def _over(self) -> bool:
         return self._closed or self._error is not None
 
-    def _parts(self) -> Iterable[Service]:
-        """The services that this one consists of."""
-        return ()
-
     @property
     def _problem(self) -> Exception | None:
-        """What keeps it, or one of its parts, from being right."""
-        own = self._trouble.error
-        return own or next((part._problem for part in self._parts() if part._problem), None)
+        """What keeps it from being right."""
+        return self._trouble.error
 
     @property
     def problem(self) -> Exception | None:
@@ -399,14 +410,11 @@ class Service(HasProblem, Enterable):
         """Try again now what was refused."""
         self._asked_try += 1
         self._hurry.notify()
-        for part in self._parts():
-            part._retry()
 
     @property
     def _is_refused(self) -> bool:
-        """Whether the last try that was asked for is refused, of this or of a part of it."""
-        own = self._trouble.error is not None and self._refused_try >= self._asked_try
-        return own or any(part._is_refused for part in self._parts())
+        """Whether the last try that was asked for is refused."""
+        return self._trouble.error is not None and self._refused_try >= self._asked_try
 
     def _check(self) -> None:
         """Raise what has ended the service, or why it cannot be used here."""
@@ -418,15 +426,6 @@ class Service(HasProblem, Enterable):
             raise self._error.with_traceback(self._origin)  # which each raise would make longer
         if self._closed:
             raise errors.ClientClosedError(f"{self._what} has been closed")
-
-    def _check_memory(self) -> None:
-        """Raise if what is remembered here must not be taken for an answer."""
-        if self._sessions.forked:
-            raise errors.ForkedError(
-                f"{self._what} belongs to the parent process; make one in this one"
-            )
-        self._check_ended()
-        self._sessions.check_open()
 
     async def _until(self, holds: Callable[[], bool], timeout: float | None) -> bool:
         """Whether it holds within the time; raises what has ended the service, and a refusal."""
@@ -456,13 +455,9 @@ class Service(HasProblem, Enterable):
             return self._over or holds() or refusal is not None
 
         self._retry()
-        with self._notified(ends) as condition:
+        with Condition(ends, self._waiting) as condition:
             in_time = await self._sessions.holds(condition, limit)
         return in_time, refusal
-
-    def _notified(self, holds: Callable[[], bool]) -> Condition:
-        """For a ``with``: a condition that each :meth:`_changed` notifies meanwhile."""
-        return Condition(holds, self._waiting)
 
     def _end(self) -> None:
         self._closed = True
@@ -502,11 +497,21 @@ class ObservableService(Service):
         raise NotImplementedError
 
     async def close(self, timeout: float | None = 10.0) -> None:
-        """End it, within ``timeout`` seconds."""
+        """End it, within ``timeout`` seconds; raises the error that has kept it from that."""
         limit = check_timeout("timeout", timeout)
         self._leave()
         try:
-            await self._left(limit)
+            if self._over:
+                return
+            in_time, refusal = await self._outcome(lambda: False, limit)
+            kept_by = self._error or (None if self._over else refusal or self._problem)
+            if kept_by is not None:
+                raise kept_by
+            if not in_time:
+                message = "it did not end in time, and goes on to do so in the background"
+                raise errors.OperationTimeoutError(
+                    message, op="close", path=self._path, maybe_applied=True
+                )
         except SESSION_OVER:
             if not self._ephemeral:
                 raise
@@ -520,52 +525,3 @@ class ObservableService(Service):
 
     def _abandon(self) -> None:
         self._leave()
-
-    async def _left(self, limit: float | None) -> None:
-        """Wait for the end of one that is ``_leaving``; raises the error that has kept it."""
-        if self._over:
-            return
-        in_time, refusal = await self._outcome(lambda: False, limit)
-        kept_by = self._error or (None if self._over else refusal or self._problem)
-        if kept_by is not None:
-            raise kept_by
-        if not in_time:
-            message = "it did not end in time, and goes on to do so in the background"
-            raise errors.OperationTimeoutError(
-                message, op="close", path=self._path, maybe_applied=True
-            )
-
-
-# What watching shows, and the methods that begin it, stand here: a client loads this module only.
-
-
-class SeenData(Record):
-    """A state of a node: its data and stat, None while it does not exist.
-
-    ``skipped``: states between the one before and this one may have been missed.  With a watch that
-    fires once a reader cannot see each of two changes that follow one another; False is a proof.
-    """
-
-    data: bytes | None
-    stat: Stat | None
-    skipped: bool
-
-
-class SeenChildren(Record):
-    """A state of a node's children: their names, sorted, and the node's stat.
-
-    None while the node does not exist; ``skipped`` as in :class:`SeenData`.
-    """
-
-    children: list[str] | None
-    stat: Stat | None
-    skipped: bool
-
-
-if TYPE_CHECKING:
-    DataCallback: TypeAlias = (
-        Callable[[SeenData], object] | Callable[[SeenData, Event | None], object]
-    )
-    ChildrenCallback: TypeAlias = (
-        Callable[[SeenChildren], object] | Callable[[SeenChildren, Event | None], object]
-    )

@@ -1,25 +1,26 @@
-"""Barriers: closed while a node is there, and so many members that begin and end together.
+"""Barriers: one is closed while a node is there; for the other, members begin and end together.
 
-The layout of the barrier is that of kazoo's Barrier and Curator's DistributedBarrier: one
-persistent node, of which nothing but its being there matters.
+The barrier has the layout of kazoo's Barrier and Curator's DistributedBarrier: one persistent node,
+and all that matters is whether it is there.
 
-To enter a double barrier, a member creates its node and waits for a round that begins with it; the
-one that sees enough of them there begins it.  To leave, a member deletes its node and waits until
-no member of its round is left; only the lowest keeps its node until it is alone, so that its end
-wakes all others, once.  A member that comes while a round is on waits for the next one.
+To enter a double barrier, a member creates its node and waits for a round that includes it; a
+member that sees enough nodes there begins the round.  To leave, a member deletes its node and waits
+until no member of its round is left; only the lowest member keeps its node until it is alone, so
+that all others are woken once, by its end.  A member that comes during a round waits for the next
+round.
 
     /path                  persistent; its version is the number of rounds that have begun
     /path/<member>         ephemeral, whatever its name; kazoo, Curator and zkwire make them alike
     /path/ready            there while a round is on
 
-A round has the zxid of its ``ready``.  Its members are the children that are older than that.  It
-is on while ``ready`` and a member are there; a ``ready`` without one is what a round has left
-whose last member has died, and it is deleted.
+A round has the zxid of its ``ready``.  Its members are the children that are older than ``ready``.
+The round lasts while ``ready`` and a member are there.  A ``ready`` without a member is left over
+from a round whose last member has died; it is deleted.
 
 Invariants:
 
 * A round begins in a multi that checks that ``count`` members are there, and raises the version of
-  the path: so of two that begin one at once, one does.
+  the path.  So if two members begin a round at the same time, only one succeeds.
 * ``ready`` is deleted only together with a check of that version, or with a member of its round.
 """
 
@@ -33,18 +34,7 @@ from zkwire.operations.multi import Check, Create, Delete, Operation, SetData
 from zkwire.operations.nodes import check_acl
 from zkwire.recipes._node import Attempt, OwnedNode, encoded
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, exclusive_call
-from zkwire.recipes.runtime import (
-    CHANGED,
-    answers,
-    deadline_of,
-    ensure_gone,
-    ensure_path,
-    in_time,
-    retry,
-    runtime_of,
-    unwrap_multi_error,
-    within,
-)
+from zkwire.recipes.runtime import CHANGED, runtime_of, unwrap_multi_error
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import Event, EventType
 from zkwire.wire.paths import check_below_root
@@ -62,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class AsyncBarrier(HasPath):
-    """A barrier that holds up all that come while it is closed.
+    """A barrier: while it is closed, all callers of ``wait`` have to wait.
 
         barrier = AsyncBarrier(client, "/maintenance")
         await barrier.close()       # from here on the others wait
@@ -71,8 +61,8 @@ class AsyncBarrier(HasPath):
 
         await barrier.wait(60)      # the others: True when it is open
 
-    It is closed while its node is there, whatever becomes of the client that has closed it.  Any
-    client may close or open it.  kazoo's Barrier and Curator's DistributedBarrier are the same.
+    It is closed while its node is there, even if the client that has closed it ends.  Any client
+    may close or open it.  kazoo's Barrier and Curator's DistributedBarrier use the same node.
 
     Raises ValueError for a bad path.
     """
@@ -87,46 +77,44 @@ class AsyncBarrier(HasPath):
     async def close(self, timeout: float | None = None) -> None:
         """Close the barrier; nothing happens if it is closed.
 
-        A lost connection is no error: the request is repeated, until a server has answered.  If the
-        lost one was executed and another client has opened the barrier since, the repetition closes
-        it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
+        A lost connection is no error: the request is repeated until a server has answered.  If the
+        lost request was executed, and another client has opened the barrier since, the repetition
+        closes it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
         ``operation_timeout``: call it again, or ``open``.
         """
-        await ensure_path(self._runtime, self._path, self._acl, within(self._runtime, timeout))
+        await self._runtime.ensure_path(self._path, self._acl, self._runtime.deadline(timeout))
 
     async def open(self, timeout: float | None = None) -> None:
         """Open the barrier for all that wait; nothing happens if it is open.
 
-        Ends as :meth:`close` does; a repetition opens again what another client has closed since.
-        NotEmptyError if the node has children: it is then no barrier.
+        Ends as :meth:`close` does; a repetition opens the barrier again if another client has
+        closed it since.  NotEmptyError if the node has children: then it is no barrier.
         """
-        await ensure_gone(self._runtime, within(self._runtime, timeout), self._path)
+        await self._runtime.ensure_gone(self._runtime.deadline(timeout), self._path)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
 
-        Without a limit it waits as long as it takes; with 0 it looks once, for which a server has
-        the ``operation_timeout``, without one two session timeouts.  A lost connection is no error,
-        and no watch stays behind.
+        Without a limit it waits as long as it takes.  With 0 it looks once, and a server has the
+        ``operation_timeout`` to answer; without one, two session timeouts.  A lost connection is no
+        error, and no watch is left.
         """
-        deadline = deadline_of(self._runtime, timeout)
-        answer = in_time(self._runtime, None) if timeout == 0 else deadline
-        operations = self._runtime.operations
+        deadline = None if timeout is None else self._runtime.deadline(timeout)
+        answer = self._runtime.in_time(None) if timeout == 0 else deadline
+        path, operations = self._path, self._runtime.operations
+        sync, read = operations.sync, operations.get_data
         while True:
             try:
                 with closing(Watch()) as watch:
-                    # sync: what another client has closed before this call is closed for this one.
-                    # get_data and not exists: that leaves no watch behind where there is no node.
-                    synced = operations.sync(self._path)
-                    read = operations.get_data(self._path, watch=watch)
-                    await self._runtime.until(synced, answer)
-                    await self._runtime.until(read, answer)
+                    # sync: if another client has closed it before this call, this call sees that.
+                    # get_data and not exists: it leaves no watch where there is no node.
+                    await self._runtime.answers(
+                        answer, lambda: (sync(path), read(path, watch=watch))
+                    )
                     if await self._runtime.event(watch, deadline) is None:
                         return False
             except errors.NoNodeError:
                 return True
-            except errors.ConnectionLossError:
-                continue
             except errors.OperationTimeoutError:
                 return False
 
@@ -151,8 +139,9 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             await work()  # yours to write
 
     ``enter`` returns when ``count`` members are there at one moment, ``leave`` when all of them
-    have left or died.  An error in the body of the ``async with`` leaves without a wait for the
-    others.  An object is one member: each task has its own, and may enter again when it has left.
+    have left or died.  After an error in the body of the ``async with``, the member leaves without
+    waiting for the others.  An object is one member: each task needs its own.  A member may enter
+    again when it has left.
 
     ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
     """
@@ -187,7 +176,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             listing = operations.get_children_with_stat(path)
             return listing, operations.exists(f"{path}/{READY}", watch=watch)
 
-        (names, stat), found = await answers(self._runtime, deadline, ask)
+        (names, stat), found = await self._runtime.answers(deadline, ask)
         return Snapshot(names, stat.version, 0 if found is None else found.czxid)
 
     async def _members(self, seen: Snapshot, round: int, deadline: float | None) -> list[str]:
@@ -196,7 +185,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         Every time anew: a name may be there again that an outsider has deleted.
         """
         exists, paths = self._runtime.operations.exists, [f"{self._path}/{n}" for n in seen.names]
-        stats = await answers(self._runtime, deadline, lambda: [exists(path) for path in paths])
+        stats = await self._runtime.answers(deadline, lambda: [exists(path) for path in paths])
         there = zip(seen.names, stats, strict=True)
         return [name for name, stat in there if stat is not None and stat.czxid < round]
 
@@ -235,8 +224,8 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             try:
                 if attempt.stat is None:
                     with suppress(errors.NodeExistsError):  # the reply was lost
-                        await retry(runtime, deadline, create, node, self._data, self._acl)
-                    attempt.stat = await retry(runtime, deadline, operations.exists, node)
+                        await runtime.retry(deadline, create, node, self._data, self._acl)
+                    attempt.stat = await runtime.retry(deadline, operations.exists, node)
                 seen = await self._look(deadline, watch)
                 if attempt.stat is not None and attempt.id in seen.names:
                     return seen
@@ -249,7 +238,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         """Wait until a member has gone, or something has happened to it."""
         with suppress(errors.NoNodeError), closing(Watch()) as watch:
             read, path = self._runtime.operations.get_data, f"{self._path}/{name}"
-            await retry(self._runtime, deadline, read, path, watch=watch)
+            await self._runtime.retry(deadline, read, path, watch=watch)
             await self._event(watch, deadline)
 
     async def _event(self, watch: Watch, deadline: float | None) -> Event:
@@ -270,8 +259,9 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         """Enter together with ``count`` members; False if there was no round within ``timeout``.
 
         Without a limit it waits as long as it takes.  A lost connection is no error.  When this
-        returns False, raises, is cancelled or interrupted, this is no member, and its node is being
-        deleted.  A round that had begun at this very moment counts it as one that has left.
+        returns False, raises, is cancelled or interrupted, this object is no member, and its node
+        is being deleted.  If a round began at this very moment, the others see a member that has
+        left.
 
         RuntimeError if this object is inside, or in use by another thread or task.
         """
@@ -280,11 +270,11 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         return await self._in_time(self._enter, timeout)
 
     async def leave(self, timeout: float | None = None) -> bool:
-        """Leave, and wait until all members of the round have; False if they have not in time.
+        """Leave, and wait until all members of the round have left; False if they do not in time.
 
-        It has left in any case, also when this raises, is cancelled or interrupted: its node is
-        deleted, at the latest with its session, and no other member waits for it.  A member that
-        has died counts as one that has left.  RuntimeError if this object is not inside.
+        This member has left in any case, even when this raises, is cancelled or interrupted: its
+        node is deleted, at the latest with its session, and no other member waits for it.  A member
+        that has died counts as a member that has left.  RuntimeError if this object is not inside.
         """
         if self._granted is None:
             raise RuntimeError("this member is not inside: enter first")
@@ -305,7 +295,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             self._abandon()
 
     async def _in_time(self, step: Step, timeout: float | None) -> bool:
-        deadline = deadline_of(self._runtime, timeout)
+        deadline = None if timeout is None else self._runtime.deadline(timeout)
 
         async def attempt() -> bool:
             try:
@@ -329,7 +319,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
 
     async def _enter(self, deadline: float | None) -> None:
         await self._runtime.connected(deadline)
-        attempt = Attempt(self._runtime.session_id, self._runtime.unique())
+        attempt = Attempt(self._runtime)
         self._pending_cleanup, self._round, begun = attempt, 0, False
         attempt.node, attempt.entered = f"{self._path}/{attempt.id}", True
         while not self._round:
@@ -353,7 +343,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             if before:
                 path = f"{self._path}/{before[0]}"
                 look = self._runtime.operations.exists
-                return await retry(self._runtime, deadline, look, path, watch=watch) is not None
+                return await self._runtime.retry(deadline, look, path, watch=watch) is not None
             await self._end_round(seen, None, deadline)
         elif len(seen.names) < self._count:
             return True
@@ -380,5 +370,5 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
                     await self._gone(others[-1], deadline)
                 else:
                     if own is not None:
-                        await ensure_gone(self._runtime, deadline, attempt.node)
+                        await self._runtime.ensure_gone(deadline, attempt.node)
                     await self._gone(others[0], deadline)

@@ -1,17 +1,18 @@
 """A mirror of a node, its children or its whole tree, kept up to date by watches.
 
-Where the server knows persistent watches (since 3.6) one recursive watch tells of every change;
-elsewhere, or for a node alone, each read sets a watch again.  What a reader sees is the same.
-After a gap only what differs by its stat is read again.  Watches that fire once need that in a new
-session only: setting them again compares.  See :mod:`zkwire.recipes._cache_tree`.
+If the server knows persistent watches (since 3.6), one recursive watch tells of every change.
+Otherwise, or for a single node, each read sets a watch again.  A reader sees the same in both
+cases.  After a gap, only nodes whose stat differs are read again.  Watches that fire once need that
+only in a new session: when they are set again, the server compares.  See
+:mod:`zkwire.recipes._cache_tree`.
 
 **Events.**  A reader is told each change once, with the newest state of each path.  A change waits
-as its path, with the node that the reader knows; what it has become is looked up when it is handed
-over.  So a path waits once, however often it changes.  A reader that would get more events than
-there are nodes is better off to read the cache: it gets ``resynced`` instead.
+as its path, with the node that the reader knows; the new state is looked up when the event is
+handed over.  So a path waits once, however often it changes.  If a reader would get more events
+than there are nodes, it is better for it to read the cache: it gets ``resynced`` instead.
 
-Invariant: only the background changes ``_waiting``; it hands over some events when all that it has
-handed over before are taken.
+Invariant: only the background changes ``_waiting``; it hands over more events when the reader has
+taken all earlier ones.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections import deque
 from contextlib import suppress
 from itertools import islice
 
-from zkwire.errors import ClientClosedError, UnimplementedError
+from zkwire.errors import ClientClosedError, ForkedError, UnimplementedError
 from zkwire.recipes import _service
 from zkwire.recipes._cache_tree import CachedNode, Reading, Scope, Tree, check_limit
 from zkwire.recipes._recipe import HasPath
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 class CacheEvent:
     """One change: its ``kind``, the ``path`` and the ``node``, after ``removed`` its last state.
 
-    ``resynced``: the reader was too far behind.  What it has missed is not told; it finds the
-    newest state in the cache, and the changes after that follow.  The path is the cache's, and
+    ``resynced``: the reader was too slow.  It is not told what it has missed; it finds the newest
+    state in the cache, and the changes after that follow.  The path is the cache's, and
     ``node`` is None.
     """
 
@@ -80,11 +81,9 @@ def between(path: str, before: CachedNode | None, now: CachedNode | None) -> Cac
     """What has become of the node that was ``before``; None if nothing."""
     if now is None:
         return None if before is None else CacheEvent("removed", path, before)
-    if before is None:
-        return CacheEvent("added", path, now)
-    if before.stat.mzxid == now.stat.mzxid:
+    if before is not None and before.stat.mzxid == now.stat.mzxid:
         return None
-    return CacheEvent("changed", path, now)
+    return CacheEvent("added" if before is None else "changed", path, now)
 
 
 _AT_ONCE = 100
@@ -120,7 +119,7 @@ class AsyncCacheEvents(Bound):
         return not self._handed and (self._waiting is None or self._behind or bool(self._waiting))
 
     def _hand_over(self) -> None:
-        """Hand over what waits, but for what has come to nothing, if it is wanted."""
+        """Hand over the events that wait, if they are wanted; not a change that was undone."""
         if not self._wants:
             return
         nodes = self._cache._tree.nodes
@@ -198,8 +197,8 @@ class AsyncCache(HasPath, _service.Service):
 
     It starts at once, reads in the background, and is kept up to date by watches: a lost connection
     is no error, and with a supervisor neither is the end of a session.  It shows what its server
-    has told, a moment behind the ensemble.  A node's ``data`` and ``stat`` are of one moment, two
-    nodes may be of two.
+    has told, a moment later than the ensemble.  A node's ``data`` and ``stat`` are of one moment;
+    two nodes may be of different moments.
 
     ``skip(path)`` leaves out a node below ``path`` and all below it where it returns true.  It is
     called by the thread that does I/O: it must be quick and ask no client.  ``max_bytes`` is a
@@ -208,15 +207,15 @@ class AsyncCache(HasPath, _service.Service):
     :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
     may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
 
-    A node that the client may not read is left out.  A new access list alone is no change.  The
-    number of children in a stat is right where the children belong to the cache.
+    A node that the client may not read is left out.  If only its access list changes, that is no
+    change.  The number of children in a stat is right if the children belong to the cache.
 
-    While it is not ``fresh`` a look (``get``, ``children``, ``in``, ``len``, the paths) finds what
-    was read last: so it is while the connection is lost, between two sessions of a supervisor, and
-    after a refusal.  Before it is ``ready`` it finds what has been read so far, or raises the
-    refusal.  When nothing will be read any more it raises: ClientClosedError after ``close`` (and
-    ForkedError, one of those, in a forked child), else what has ended the cache, its client or its
-    supervisor.  No look waits, or reads.
+    While the cache is not ``fresh``, a look (``get``, ``children``, ``in``, ``len``, the paths)
+    finds what was read last.  It is not fresh while the connection is lost, between two sessions of
+    a supervisor, and after a refusal.  Before the cache is ``ready``, a look finds what has been
+    read so far, or raises the refusal.  When nothing will be read any more, a look raises
+    ClientClosedError after ``close`` (in a forked child ForkedError, a subclass of it), else what
+    has ended the cache, its client or its supervisor.  No look waits for a server.
 
     Raises ValueError for a path that is not absolute or a negative limit, TypeError for what is no
     function, ClientClosedError or the like if the client has ended.
@@ -250,7 +249,6 @@ class AsyncCache(HasPath, _service.Service):
         self._runtime: Any = None  # that it runs in at this moment
         self._watch: Any = None
         self._is_ready = False
-        self._left_out_at: float | None = None  # when it is tried again
         self._fresh_asked = False
         self._asked = _service.Condition(lambda: self._fresh_asked)
         self._wanted = _service.Condition(
@@ -266,7 +264,7 @@ class AsyncCache(HasPath, _service.Service):
         reading = self._reading
         while True:
             self._watch = watch = Watch()
-            self._left_out_at = None
+            self._again_at = None
             try:
                 recursive = await self._watch_tree(runtime, watch)
                 reading.begin(runtime.operations, watch, recursive=recursive)
@@ -275,10 +273,15 @@ class AsyncCache(HasPath, _service.Service):
                     for reader in list(self._readers):
                         reader._hand_over()
                     if reading.done:
-                        self._note_left_out(runtime)
+                        refusals = list(reading.left_out.values())
+                        self._is_right_but(refusals[0] if refusals else None, runtime)
                         reading.quiet = self._is_ready = True
                         self._changed()
-                        await self._idle(runtime, watch)
+                        # Or for the connection without which nothing is fresh.
+                        connected = self._asked if runtime.usable else runtime.session.change
+                        if await self._idle(runtime, watch, self._wanted, connected):
+                            reading.begin_left_out()
+                        self._fresh_asked = False
                         reading.listen()
                     else:
                         await reading.step()
@@ -287,36 +290,13 @@ class AsyncCache(HasPath, _service.Service):
                 self._runtime = None
                 watch.close()
 
-    async def _idle(self, runtime: Background, watch: Watch) -> None:
-        """Wait for something to do, or for the connection without which nothing is fresh."""
-        connected = self._asked if runtime.usable else runtime.session.change
-        conditions, again = (watch, self._wanted, connected), self._left_out_at
-        if again is None:
-            await runtime.any_of(*conditions)
-        else:
-            await runtime.pause(max(0.0, again - runtime.now()), *conditions, self._hurry)
-            if self._hurry.ready or runtime.now() >= again:
-                self._begun_try, self._left_out_at = self._asked_try, None
-                self._reading.begin_left_out()
-        self._fresh_asked = False
-
-    def _note_left_out(self, runtime: Background) -> None:
-        """All is read, but for what is refused."""
-        refusals = self._reading.left_out.values()
-        if not refusals:
-            self._left_out_at = None
-            self._is_right()
-        elif self._left_out_at is None:
-            pause = self._is_right_but(next(iter(refusals)), runtime)
-            self._left_out_at = runtime.now() + pause
-
     async def _watch_tree(self, runtime: Background, watch: Watch) -> bool:
         """Set a recursive watch; False where there can be none.
 
         Some servers answer what they do not know by ending the connection, and by nothing else.
         """
         with suppress(UnimplementedError, RuntimeError):
-            for _ in range(2 if self._scope.deep else 0):
+            for _ in range(2 if self._scope.lists(self._path) else 0):
                 with suppress(*REPEATABLE):
                     await runtime.operations.add_watch(self._path, watch, recursive=True)
                     return True
@@ -380,12 +360,13 @@ class AsyncCache(HasPath, _service.Service):
         return self._reading.quiet and runtime.usable and not watch.ready
 
     def _check_memory(self) -> None:
-        super()._check_memory()
+        """Raise if what is remembered here must not be taken for an answer."""
+        if self._sessions.forked:
+            raise ForkedError(f"{self._what} belongs to the parent process; make one in this one")
+        self._check_ended()
+        self._sessions.check_open()
         if self._problem is not None and not self._is_ready:
             raise self._problem
-
-    def _abandon(self) -> None:
-        self.close()
 
     async def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until the tree has been read once, at most ``timeout`` seconds; whether it has.
@@ -410,7 +391,7 @@ class AsyncCache(HasPath, _service.Service):
         """The changes, forever: an iterator of :class:`CacheEvent`.
 
         First each node that is there is ``added``; then follows what changes.  Changes of a path
-        that are not taken yet become one; a reader that is too far behind gets ``resynced``.  Each
+        that are not taken yet become one; a reader that is too slow gets ``resynced``.  Each
         iterator gets all events, and ends with the cache.  ``next(timeout)`` waits for one event.
         """
         self._check()

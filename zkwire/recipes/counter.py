@@ -7,11 +7,11 @@ node (:mod:`zkwire.recipes._node`), which tells after a lost reply whether it wa
     /path                   the number
     /path/<id>-mark         ephemeral: of a client that has changed it
 
-A change begins with what the client's last one has left, so where no other client changes the
-number it is one request.  Where others do, a change that has lost its race ``TRIES`` times stands
-in a queue, that of a fair lock on the same path; and as long as there is a queue, the next change
-of this object begins in it.  The lock is for order alone: it is the version that decides.  Without
-the queue fifty writers make a tenth of the changes.
+A change begins with the state that the client's last change has left.  So if no other client
+changes the number, it takes one request.  If others do, a change that has lost its race ``TRIES``
+times joins the queue of a fair lock on the same path; and as long as there is a queue, the next
+change of this object begins in it.  The lock is only for order: the version decides.  Without the
+queue, fifty writers make a tenth of the changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zkwire import errors
 from zkwire.operations.multi import Create, SetData
 from zkwire.recipes._node import Token, TokenPool
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes.runtime import ensure_above, retry, unwrap_multi_error, within
+from zkwire.recipes.runtime import unwrap_multi_error
 from zkwire.recipes.sequential import OrderQueue
 from zkwire.wire.paths import parent
 
@@ -88,9 +88,9 @@ AT_ONCE = 0.002  # seconds between two calls
 class ContentionQueue:
     """The queue of one object, which threads may share; ``crowded``: others have waited, too.
 
-    A turn costs some six requests, and what it is for one.  So an object whose calls follow one
-    another at once keeps its turn for ``SLICE`` seconds, and the next one in the queue waits for
-    that long.  Where the next call does not come at once, the turn ends with the call.
+    A turn costs about six requests, and the change in it costs one.  So if the calls of an object
+    follow one another at once, it keeps its turn for ``SLICE`` seconds, and the next one in the
+    queue waits for that long.  If the next call does not come at once, the turn ends with the call.
     """
 
     def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
@@ -103,7 +103,7 @@ class ContentionQueue:
         self._ended = -AT_ONCE
 
     def begin(self) -> OrderQueue:
-        """The turn of a call: one that was kept, or one that is still to come."""
+        """The turn of a call: a turn that was kept, or one that is still to come."""
         with suppress(IndexError):  # of threads each gets another
             return self._idle.pop()
         turn = OrderQueue(self._runtime, self._path, acl=self._acl)
@@ -174,10 +174,9 @@ class AsyncCounter(HasPath):
     def version(self) -> int:
         """The zxid of the change that made what this object has read or written last.
 
-        Of two numbers the one with the higher version is the newer one, also when the node was
-        deleted and created in between, but not when it was moved to another ensemble, whose zxids
-        are others.  RuntimeError before the first call, ForkedError in a
-        forked child.
+        Of two numbers, the one with the higher version is newer, even if the node was deleted and
+        created in between; but not if it was moved to another ensemble, which has other zxids.
+        RuntimeError before the first call, ForkedError in a forked child.
         """
         if self._runtime.forked:
             raise errors.ForkedError(f"the Counter of {self.path} belongs to the parent process")
@@ -188,11 +187,11 @@ class AsyncCounter(HasPath):
     async def get(self, timeout: float | None = None) -> int:
         """The number, as the client's server has it; 0 if there is no node.
 
-        ``client.sync(path)`` before it makes that the newest.  Raises ValueError if the data is no
-        number of this format.  A lost connection is no error.  OperationTimeoutError after
+        Call ``client.sync(path)`` first to get the newest number.  Raises ValueError if the data is
+        no number of this format.  A lost connection is no error.  OperationTimeoutError after
         ``timeout`` seconds, without one after the ``operation_timeout``.
         """
-        data, _ = await self._read(within(self._runtime, timeout))
+        data, _ = await self._read(self._runtime.deadline(timeout))
         return self._format.decode(data)
 
     async def add(self, number: int = 1, timeout: float | None = None) -> int:
@@ -204,9 +203,10 @@ class AsyncCounter(HasPath):
         then.
 
         OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``; it, and what ends the session, says by ``maybe_applied`` if the
-        change may have been made or may still be; so may one be that was cancelled or interrupted.
-        Then nothing tells which but the number itself, where a caller knows what it can be.
+        ``operation_timeout``.  This error, and an error that ends the session, has
+        ``maybe_applied`` if the change may have been made, or may still be made.  The same is true
+        of a call that was cancelled or interrupted.  Then only the number itself can tell, if the
+        caller knows which numbers are possible.
         """
         check_number(number)
         new = await self._change(lambda value: value + number, timeout)
@@ -232,7 +232,7 @@ class AsyncCounter(HasPath):
         self, change: Callable[[int], int | None], timeout: float | None
     ) -> int | None:
         """Make the number what ``change`` says, and return that; None if it says None."""
-        deadline, begun, tries = within(self._runtime, timeout), self._runtime.now(), 0
+        deadline, begun, tries = self._runtime.deadline(timeout), self._runtime.now(), 0
         queue, fresh = self._contention, False
         turn = queue.begin()
         try:
@@ -257,7 +257,7 @@ class AsyncCounter(HasPath):
             return await self._set(token, change, deadline)
         except errors.NoNodeError:  # of the number, or of the token, which goes with it
             token.in_doubt = True
-            await ensure_above(self._runtime, parent(self._path), self._acl, deadline)
+            await self._runtime.ensure_path(parent(self._path), self._acl, deadline, counts=False)
             raise errors.BadVersionError from None
         finally:
             self._tokens.release(token)
@@ -287,7 +287,7 @@ class AsyncCounter(HasPath):
         """The node's data and version; -1 if there is none."""
         try:
             read = self._runtime.operations.get_data
-            data, stat = await retry(self._runtime, deadline, read, self._path)
+            data, stat = await self._runtime.retry(deadline, read, self._path)
         except errors.NoNodeError:
             return b"", -1
         self._version = stat.mzxid

@@ -12,9 +12,11 @@ the lock's (ephemeral nodes have no children).  What deletes the node deletes th
     /path                              the lock: its content is the attempt's id
     /path-zkwire-grants/<attempt id>   the token
 
-The multi writes the tokens' parent, too, whose stat then says whether there are others: older ones,
-left where an outsider has deleted a holder's node.  The grant begins when these are gone and the
-node is still its own.  A node made by hand has version 0, one with a token version 1.  Invariants:
+The multi writes the tokens' parent, too.  Its stat then says whether there are other tokens: older
+ones are left if an outsider has deleted a holder's node.  The grant begins when these are gone and
+the node is still its own.  A node made by hand has version 0, a node with a token version 1.
+
+Invariants:
 
 * While a grant lasts its token is there, and no older one, as long as no outsider deletes tokens.
   So a multi that deletes its own token and the node cannot hit the node of a later grant, and one
@@ -22,15 +24,16 @@ node is still its own.  A node made by hand has version 0, one with a token vers
 * A grant deletes older tokens only, so that none takes a later one's.
 
 When the connection is lost during the multi, it is not known whether it took effect.  So it is
-repeated, and "node exists" leads to a look at its owner: this attempt (the first try had worked),
-another one, or none any more (start over).  Each of these steps can lose the connection again.
+repeated, and "node exists" leads to a look at its owner.  That is this attempt (the first try had
+worked), another attempt, or there is no node any more (start over).  Each of these steps can lose
+the connection again.
 
 **The re-entrant lock** decides which thread or task has which fair lock, and counts.  How long a
 thread or a task lives is the runtime's matter: it says which one runs, and when one has ended.
 
 **Several locks at once** are acquired in the order of their paths, the same for all, so no two
-contenders can each hold what the other waits for.  What was acquired before one failed is released
-at once.  They are held exactly if every one of them is, and lost as soon as one is.
+contenders can each hold what the other waits for.  If one cannot be acquired, the locks before it
+are released at once.  They are held while every one of them is, and lost as soon as one is.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ from zkwire.recipes._recipe import (
     exclusive_call,
     shield_from_interrupts,
 )
-from zkwire.recipes.runtime import ensure_gone, newest, retry, unwrap_multi_error
+from zkwire.recipes.runtime import newest, unwrap_multi_error
 from zkwire.recipes.sequential import AsyncSequentialLock, Queued
 from zkwire.session.waitable import Watch, check_timeout
 
@@ -86,7 +89,7 @@ class SingleNodeLock(AsyncPathLock):
                     return False
                 try:
                     read = self._runtime.operations.get_data
-                    seen = await retry(self._runtime, deadline, read, self._path)
+                    seen = await self._runtime.retry(deadline, read, self._path)
                 except errors.NoNodeError:
                     await self._start_over(attempt, deadline)
                     continue  # gone meanwhile, whatever it was
@@ -124,14 +127,14 @@ class SingleNodeLock(AsyncPathLock):
         runtime, operations = self._runtime, self._runtime.operations
         czxid = attempt.stat.czxid
         with suppress(errors.NoNodeError):
-            for name in await retry(runtime, deadline, operations.get_children, self._grants):
+            for name in await runtime.retry(deadline, operations.get_children, self._grants):
                 if name == attempt.id:
                     continue
                 token = f"{self._grants}/{name}"
-                stat = await retry(runtime, deadline, operations.exists, token)
+                stat = await runtime.retry(deadline, operations.exists, token)
                 if stat is not None and stat.czxid < czxid:
-                    await ensure_gone(runtime, deadline, token)
-        stat = await retry(runtime, deadline, operations.exists, self._path)
+                    await runtime.ensure_gone(deadline, token)
+        stat = await runtime.retry(deadline, operations.exists, self._path)
         if stat is not None and stat.czxid == czxid:
             return True
         await self._start_over(attempt, deadline)
@@ -139,7 +142,7 @@ class SingleNodeLock(AsyncPathLock):
 
     async def _start_over(self, attempt: Attempt, deadline: float | None) -> None:
         """Delete the token of a node that is gone."""
-        await ensure_gone(self._runtime, deadline, self._token(attempt))
+        await self._runtime.ensure_gone(deadline, self._token(attempt))
         attempt.node = attempt.stat = None
 
     def _adopt(self, attempt: Attempt, seen: DataAndStat) -> bool:
@@ -207,9 +210,9 @@ class SingleNodeLock(AsyncPathLock):
                 return False
             self._seen_taken = True
             with suppress(errors.NoNodeError), closing(Watch()) as watch:  # freed since the create
-                # get_data and not exists: it leaves no watch behind on a node that is gone.
+                # get_data and not exists: it leaves no watch on a node that is gone.
                 read = self._runtime.operations.get_data
-                seen = await retry(self._runtime, deadline, read, self._path, watch=watch)
+                seen = await self._runtime.retry(deadline, read, self._path, watch=watch)
                 if self._adopt(attempt, seen):
                     if await self._outlast(attempt, deadline):
                         return True
@@ -244,8 +247,8 @@ class AsyncBlockingLock(SingleNodeLock):
 class AsyncNonBlockingLock(SingleNodeLock):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
-    One ephemeral node is the lock; it counts as taken whatever ephemeral node stands there, and
-    NodeExistsError names one that is not ephemeral, which does not go by itself.
+    One ephemeral node is the lock: it counts as taken if any ephemeral node stands there.  If the
+    node is not ephemeral, it does not go by itself, and NodeExistsError names it.
     ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
     """
 
@@ -287,8 +290,8 @@ class AsyncReentrantLock(Queued, Acquirable):
         """Acquire the lock, or count one more if this thread or task holds it.
 
         Raises LockLostError if this thread or task had acquired it and lost it: first release it.
-        True, False, and what a lost connection, an error, a cancellation or an interrupt leaves
-        behind (nothing) are as for :meth:`zkwire.Lock.acquire`.
+        It returns True or False as :meth:`zkwire.Lock.acquire` does, and like that leaves nothing
+        after a lost connection, an error, a cancellation or an interrupt.
         """
         return await super().acquire(timeout)
 
@@ -424,7 +427,6 @@ class AsyncMultiLock(Acquirable):
         self._lost = AnyLost(self._runtime)
         self._taken: list[AsyncPathLock] = []
         self._acquired = False  # all of them
-        self._busy = False  # they are being acquired
         self._releasing = False
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
@@ -453,7 +455,7 @@ class AsyncMultiLock(Acquirable):
     async def _acquire(self, deadline: float | None, wait: bool) -> bool:
         if self._acquired:
             raise LockInUseError("this multi-lock holds its locks already; it is not re-entrant")
-        self._may_be_cancelled(self._runtime)
+        self._may_be_cancelled()
         taken = self._taken
         for lock in self._parts:
             taken.append(lock)  # before, for an interrupt right after the acquisition
@@ -486,9 +488,10 @@ class AsyncMultiLock(Acquirable):
             self._lost = AnyLost(self._runtime)
 
     def _release_taken(self) -> None:
-        """Release what is taken, later; what interrupts it each time is raised: to be repeated.
+        """Release what is taken, later.
 
-        An interrupt is raised when all is done.
+        An interrupt is raised when all is done.  What interrupts this each time is raised before
+        that: then this is to be repeated.
         """
         shield_from_interrupts(self._release_each)
 

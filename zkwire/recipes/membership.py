@@ -1,6 +1,6 @@
-"""The members of a group: an ephemeral node for each below one path, named by it, with its data.
+"""The members of a group: each has an ephemeral node below one path, with its name and its data.
 
-It decides when the list of members and the data of one are read.  How a member's node is kept is
+It decides when the list of members and the data of each are read.  How a member's node is kept is
 :mod:`zkwire.recipes.persistent_node`'s matter.
 
     /path                      a container, made by the first member
@@ -9,8 +9,8 @@ It decides when the list of members and the data of one are read.  How a member'
 A made name ends in ``__party__``, by which kazoo's Party knows its members; Curator's GroupMember
 takes every node below the path for one.
 
-One watch stands on the children and on the data of each member.  What it tells of is read again,
-and nothing else: a burst of changes costs one list, and each member's data is read once a version.
+One watch stands on the children and on the data of each member.  Only what it tells of is read
+again: a burst of changes costs one list, and each version of a member's data is read once at most.
 A member whose data may not be read is left out: one such node must not hide all others.
 
 Invariants:
@@ -29,7 +29,7 @@ from zkwire.jute.record import Record
 from zkwire.operations.nodes import check_acl, check_text
 from zkwire.recipes import _service
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes.persistent_node import ID_LIKE, AsyncPersistentNode
+from zkwire.recipes.persistent_node import AsyncPersistentNode
 from zkwire.recipes.runtime import REPEATABLE, WINDOW
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.model import EventType
@@ -38,7 +38,6 @@ from zkwire.wire.paths import check_below_root, check_characters
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
-    from typing import Any
 
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations
@@ -53,30 +52,14 @@ PARTY = "__party__"
 class Member(Record):
     """A member of a group: its name and data, its session, and the fence of its membership.
 
-    The fence is the czxid of its node: of two memberships the later one has the higher fence, also
-    of two that follow one another under one name.  ``session_id`` is 0 for a node of no session.
+    The fence is the czxid of its node: a later membership has a higher fence, even under the same
+    name.  ``session_id`` is 0 for a node of no session.
     """
 
     name: str
     data: bytes
     session_id: int
     fence: int
-
-
-class UnnamedKeeper(AsyncPersistentNode):
-    """A member whose name its first session makes; until then its path is the group's."""
-
-    _named = False
-
-    @property
-    def _longest_path(self) -> str:
-        return self._path if self._named else f"{self._path}/{ID_LIKE}{PARTY}"
-
-    async def _serve(self, runtime: Any) -> None:
-        if not self._named:
-            self._path = f"{self._path}/{runtime.unique()}{PARTY}"
-            self._named = True
-        await super()._serve(runtime)
 
 
 def check_name(what: str, name: str) -> str:
@@ -121,8 +104,7 @@ class AsyncGroup(HasPath, _service.ObservableService):
         self._members: tuple[Member, ...] | None = None  # the newest list
         self._names: list[str] | None = None  # of the members; None: stale
         self._known: dict[str, Member] = {}  # those whose newest state is known
-        self._pause: float | None = None  # until a member that is left out is read again
-        self._asked = _service.Condition(lambda: self._leaving or bool(self._requests))
+        self._asked = _service.Condition(lambda: bool(self._requests))
 
     @property
     def problem(self) -> Exception | None:
@@ -144,11 +126,15 @@ class AsyncGroup(HasPath, _service.ObservableService):
         refused later does not end a membership: its ``problem`` says so, and the group's.
         """
         self._check()
-        kind: type[AsyncPersistentNode] = UnnamedKeeper
-        path = self._path
-        if name is not None:
-            kind, path = AsyncPersistentNode, path + "/" + check_name("the name of a member", name)
-        keeper = kind(self._sessions, path, data, acl=self._acl, on_problem=self._part_problem)
+        if name is None:
+            name = f"{self._sessions._recipe_runtime.unique()}{PARTY}"
+        keeper = AsyncPersistentNode(
+            self._sessions,
+            f"{self._path}/{check_name('the name of a member', name)}",
+            data,
+            acl=self._acl,
+            on_problem=self._part_problem,
+        )
         try:
             self._joined = [other for other in self._joined if not other._over] + [keeper]
             await keeper.wait_present(timeout)
@@ -174,13 +160,13 @@ class AsyncGroup(HasPath, _service.ObservableService):
 
         Only what has changed since the last call is read again: from this call until :meth:`close`
         the group is watched.  A lost connection is no error.  OperationTimeoutError after
-        ``timeout`` seconds; raises what has ended the client, or the supervisor; NoAuthError if the
-        group may not be read; a later call may succeed.  A member that may not is left out, with a
-        warning in the log.
+        ``timeout`` seconds.  Raises what has ended the client, or the supervisor; NoAuthError if
+        the group may not be read, and a later call may succeed.  A member that may not be read is
+        left out, with a warning in the log.
         """
         answer: list[tuple[Member, ...]] = []
         self._requests.append(answer)
-        self._begin_once()
+        self._begin()
         self._asked.notify()
         if not await self._until(lambda: bool(answer), timeout):
             message = "the members were not read in time"
@@ -190,8 +176,9 @@ class AsyncGroup(HasPath, _service.ObservableService):
     def changes(self) -> AsyncGenerator[list[Member], None]:
         """The list of members, forever: as it is now, then whenever it is another.
 
-        A reader that is slow gets the newest list when it asks for it, not those between.  A change
-        of a member's data is a change.  It ends after :meth:`close`; errors as of :meth:`members`.
+        A slow reader gets the newest list when it asks, and not the lists before it.  A change of a
+        member's data counts as a change.  It ends after :meth:`close`; errors as of
+        :meth:`members`.
         """
         seen: tuple[Member, ...] | None = None
 
@@ -200,7 +187,7 @@ class AsyncGroup(HasPath, _service.ObservableService):
 
         async def newer() -> list[Member]:
             nonlocal seen
-            self._begin_once()
+            self._begin()
             await self._until(is_newer, None)
             seen = self._members
             return list(seen or ())
@@ -209,7 +196,7 @@ class AsyncGroup(HasPath, _service.ObservableService):
 
     async def wait_for(self, count: int, timeout: float | None = None) -> bool:
         """Wait until there are ``count`` members, or more; False after ``timeout`` seconds."""
-        self._begin_once()
+        self._begin()
         return await self._until(lambda: len(self._members or ()) >= count, timeout)
 
     async def close(self, timeout: float | None = 10.0) -> None:
@@ -217,36 +204,23 @@ class AsyncGroup(HasPath, _service.ObservableService):
         limit = check_timeout("timeout", timeout)
         self._leave()
         await self.leave(limit)
-        await super().close(limit)
 
     def _leave(self) -> None:
         for keeper in self._joined:
             keeper._leave()
-        self._leaving = True
-        if self._started:
-            self._asked.notify()
-        else:
-            self._end_well()
+        self._end_well()
 
     async def _serve(self, runtime: Background) -> None:
         self._names, self._known = None, {}
         with closing(Watch()) as watch:
-            while not self._leaving:
+            while True:
                 try:
                     await self._read(runtime, watch)
                 except REPEATABLE:
                     continue
                 if self._names is not None:
-                    await self._wait(runtime, watch)
+                    await self._idle(runtime, watch, self._asked)
                     self._note(watch)
-        self._end_well()
-
-    async def _wait(self, runtime: Background, watch: Watch) -> None:
-        """Wait for an event, for a call, or to read once more what was refused."""
-        if self._pause is None:
-            await runtime.wait_for(watch, self._asked)
-        else:
-            await runtime.pause(self._pause, watch, self._asked, self._hurry)
 
     async def _read(self, runtime: Background, watch: Watch) -> None:
         """Read what is stale, and publish it."""
@@ -257,7 +231,7 @@ class AsyncGroup(HasPath, _service.ObservableService):
         if names is None:
             return
         stale = [name for name in names if name not in self._known]
-        refusal, self._begun_try = None, self._asked_try
+        refusal, self._begun_try, self._again_at = None, self._asked_try, None
         for start in range(0, len(stale), WINDOW):
             window = stale[start : start + WINDOW]
             replies = [operations.get_data(f"{self._path}/{n}", watch=watch) for n in window]
@@ -270,9 +244,7 @@ class AsyncGroup(HasPath, _service.ObservableService):
                     refusal = error
                     continue
                 self._known[name] = Member(name, data, stat.ephemeral_owner, stat.czxid)
-        self._pause = None if refusal is None else self._is_right_but(refusal, runtime)
-        if refusal is None:
-            self._is_right()
+        self._is_right_but(refusal, runtime)
         self._publish(names, requests)
 
     async def _list(self, operations: Operations, watch: Watch) -> list[str] | None:

@@ -1,14 +1,15 @@
 """What one client of all does once in a while: "at most once per hour over all machines".
 
-A persistent node says by its mtime when it was claimed last, and by its data by which attempt.  The
-time is that of the servers alone: to learn it a client creates, writes and deletes a node in one
-multi, which leaves nothing, and is told when that was.  A claim sets the data if its version is
-still the one that was found old enough; so of all that claim at once one does.
+The mtime of a persistent node says when it was claimed last, and its data says by which attempt.
+All times are the servers' time.  To learn it, a client creates, writes and deletes a node in one
+multi, which leaves nothing; the answer says when that was.  A claim sets the data only if the node
+still has the version that was found old enough.  So if several clients claim at once, one succeeds.
 
     /path      persistent: "<attempt id> <text>", its mtime is the time of the claim; or empty
 
-After a lost reply the data tells, for no other claims before the period is over.  What is given
-back is empty and not deleted: a node made anew could have a version that an earlier one had.
+After a lost reply the data tells whether the claim was made: no other client claims before the
+period is over.  When a claim is given back, the node becomes empty and is not deleted: a new node
+could have a version that an earlier node had.
 """
 
 from __future__ import annotations
@@ -19,15 +20,7 @@ from zkwire import errors
 from zkwire.operations.multi import Create, Delete, SetData
 from zkwire.recipes._node import Attempt, OwnedNode, encoded
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes.runtime import (
-    CHANGED,
-    SESSION_OVER,
-    ensure_path,
-    newest,
-    retry,
-    unwrap_multi_error,
-    within,
-)
+from zkwire.recipes.runtime import CHANGED, SESSION_OVER, newest, unwrap_multi_error
 from zkwire.wire.paths import parent
 
 TYPE_CHECKING = False
@@ -47,9 +40,9 @@ class AsyncOncePer(HasPath, OwnedNode):
             await clean_up()  # yours to write
 
     Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
-    one claim to the next, whatever becomes of the client that has claimed; ``give_back`` lets
-    another one claim at once.  ``period`` is in seconds, or a timedelta; all should name the same.
-    ``text`` stands in the node, after the claim's id.
+    one claim to the next, even if the client that has claimed ends; ``give_back`` lets another
+    machine claim at once.  ``period`` is in seconds, or a timedelta; all machines should name the
+    same period.  ``text`` stands in the node, after the claim's id.
 
     Raises ValueError or TypeError for bad arguments.
     """
@@ -69,23 +62,24 @@ class AsyncOncePer(HasPath, OwnedNode):
         self._won: Attempt | None = None
 
     async def claim(self, timeout: float | None = None) -> bool:
-        """Whether it is this caller's turn: True once in each period, for one caller of all.
+        """Whether it is this caller's turn: True once in each period, for only one caller.
 
         A lost connection is no error: on the next one it is seen whether the claim was made.
         OperationTimeoutError after ``timeout`` seconds, without one after the
         ``operation_timeout``.  When this raises, is cancelled or interrupted, nothing is claimed:
-        what may have been is given back in the background.  The end of the session is the one
-        exception: with ``maybe_applied`` the period may be claimed, and its work is not done.
+        if the claim may have been made, it is given back in the background.  The end of the session
+        is the one exception: with ``maybe_applied``, the period may be claimed although its work is
+        not done.
         """
-        deadline, runtime = within(self._runtime, timeout), self._runtime
+        deadline, runtime = self._runtime.deadline(timeout), self._runtime
         await runtime.connected(deadline)
-        attempt = Attempt(runtime.session_id, runtime.unique())
+        attempt = Attempt(runtime)
         attempt.node, doubt = self._path, False
         try:
             while True:
                 try:
                     if doubt:  # a server that is behind could still show the node without the claim
-                        await retry(runtime, deadline, runtime.operations.sync, self._path)
+                        await runtime.retry(deadline, runtime.operations.sync, self._path)
                     won = await self._try(attempt, deadline)
                     break
                 except errors.OutcomeUnknownError:
@@ -109,7 +103,7 @@ class AsyncOncePer(HasPath, OwnedNode):
         has claimed nothing.  Ends as :meth:`claim` does; what is not done in time is done in the
         background.
         """
-        deadline = within(self._runtime, timeout)
+        deadline = self._runtime.deadline(timeout)
         attempt, self._won = self._won, None
         if attempt is None:
             raise RuntimeError("nothing was claimed by this object")
@@ -117,7 +111,7 @@ class AsyncOncePer(HasPath, OwnedNode):
             data, stat = await self._read(deadline)
             if data.startswith(attempt.id.encode()):
                 write = self._runtime.operations.set_data
-                await retry(self._runtime, deadline, write, self._path, b"", stat.version)
+                await self._runtime.retry(deadline, write, self._path, b"", stat.version)
         except (errors.NoNodeError, errors.BadVersionError):
             pass
         except BaseException:
@@ -130,7 +124,7 @@ class AsyncOncePer(HasPath, OwnedNode):
         try:
             seen, stat = await self._read(deadline)
         except errors.NoNodeError:
-            await ensure_path(self._runtime, parent(self._path), self._acl, deadline)
+            await self._runtime.ensure_path(parent(self._path), self._acl, deadline)
             attempt.entered = True
             await until(operations.create(self._path, data, self._acl), deadline)
             return True
@@ -143,14 +137,14 @@ class AsyncOncePer(HasPath, OwnedNode):
         return True
 
     async def _read(self, deadline: float) -> tuple[bytes, Stat]:
-        return await retry(self._runtime, deadline, self._runtime.operations.get_data, self._path)
+        return await self._runtime.retry(deadline, self._runtime.operations.get_data, self._path)
 
     async def _time(self, deadline: float) -> int:
         """The servers' time in milliseconds."""
         node = f"{self._path}/{self._runtime.unique()}-time"
         probe = [Create(node, b"", self._acl), SetData(node, b""), Delete(node)]
         multi = self._runtime.operations.multi
-        results = await unwrap_multi_error(retry, self._runtime, deadline, multi, probe)
+        results = await unwrap_multi_error(self._runtime.retry, deadline, multi, probe)
         return int(results[1].mtime)
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
@@ -160,7 +154,7 @@ class AsyncOncePer(HasPath, OwnedNode):
 
 
 def milliseconds(period: float | timedelta) -> int:
-    """The period; ValueError or TypeError for what is none."""
+    """The period in milliseconds; ValueError or TypeError if it is not a period."""
     seconds = period.total_seconds() if isinstance(period, timedelta) else period
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         raise TypeError(f"period must be seconds or a timedelta, not {type(period).__name__}")

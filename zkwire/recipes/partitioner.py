@@ -3,27 +3,28 @@
     <path>/members/<name>   a member; in its data a digest of the items
     <path>/items/<item>     the fair lock of an item, with its contenders
 
-Each member computes by itself, from the names alone, which items are to be whose (rendezvous
-hashing): each pair of an item and a member has a score, a hash of both names, and the pairs with
-the best scores are joined first, as far as the member may have more.  So most pairs outlive a
-member that comes or goes: with five members a quarter more items move than have to.
+Each member computes by itself, from the names alone, which member is to have which items
+(rendezvous hashing).  Each pair of an item and a member has a score, a hash of both names.  Pairs
+are formed in the order of their scores, the best first, until a member has as many items as it may
+have.  So most pairs stay when a member comes or goes: with five members, a quarter more items move
+than have to.
 
-Members may see different groups for a while, so that is a wish alone; an item belongs to the member
-that holds its lock.  All members must be given the same items.  Where they are not, those of the
-oldest member count: a member with others ends with an error, and the others share out all items
-without it.
+Members may see different groups for a while, so this is only a wish: an item belongs to the member
+that holds its lock.  All members must be given the same items.  If they are not, the items of the
+oldest member count: a member with other items ends with an error, and the remaining members share
+out all items without it.
 
 Invariants:
 
 * Before a lock is released, its item is in no share: it was never given out, or the member has
   confirmed that work on it has stopped, by asking for the next share.
-* What is confirmed is what the member has been told: items that the share before left out, and
-  those that it has named as leaving.  What is revoked meanwhile waits for the next one.
+* A member confirms only what it has been told: items that the last share left out, and items that
+  the share has named as leaving.  Items that are revoked meanwhile wait for the next share.
 * A share never changes: what changes is whether it still counts.  What is to be given up is fixed
   when the member is told of it.
 * What a reader has confirmed counts until it takes the next share.
-* An item that was lost comes back in a later share, with a higher fence, and only after a
-  confirmation that work under the lost one has stopped.
+* An item that was lost comes back in a later share, with a higher fence, and only after it was
+  confirmed that work under the lost lock has stopped.
 * Background steps alone change ``_given``: what the program may be working on.
 """
 
@@ -39,7 +40,7 @@ from zkwire.recipes import _service
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes.membership import check_name
 from zkwire.recipes.persistent_node import AsyncPersistentNode
-from zkwire.recipes.runtime import REPEATABLE, retry
+from zkwire.recipes.runtime import REPEATABLE
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.session.waitable import Bound, Watch, check_timeout
 from zkwire.wire.paths import check_below_root
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def rendezvous_assign(items: Iterable[str], members: Iterable[str]) -> dict[str, str]:
-    """The member of each item, of one member at least; none has two more items than another."""
+    """The member of each item; there must be a member.  None has two items more than another."""
     items, counts = sorted(items), dict.fromkeys(members, 0)
     each, larger = divmod(len(items), len(counts))
     pairs = ((sha256(f"{item}/{member}".encode()).digest(), item, member)
@@ -138,7 +139,7 @@ class ItemOwnership(_service.Service):
     _called = "lock of an item"
 
     def __init__(self, runtime: Any, partitioner: AsyncPartitioner, item: str) -> None:
-        super().__init__(runtime)  # the driver behind it runs services
+        super().__init__(runtime)  # its driver runs services
         self._path = f"{partitioner.path}/items/{item}"
         self._tell, self._trouble = partitioner._wake, partitioner._trouble_of(item)
         text, acl = partitioner.name or "", partitioner._acl
@@ -163,7 +164,7 @@ class ItemOwnership(_service.Service):
         self._is_right()
         self._changed()
 
-    def _session_ended(self) -> None:
+    def _session_ended(self, runtime: Background) -> None:
         self.ended = True
 
     @property
@@ -270,7 +271,7 @@ class AsyncShare(Bound, Mapping[str, int]):
         It has, too, when the session or the client is over: then all items are lost.
         """
         partitioning = self._partitioning
-        with partitioning._notified(lambda: self._stale) as stale:
+        with _service.Condition(lambda: self._stale, partitioning._waiting) as stale:
             await partitioning._sessions.holds(stale, check_timeout("timeout", timeout))
         return self.changed
 
@@ -298,10 +299,10 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
                 await share.wait()
                 await workers.stop(share.leaving)  # yours to write
 
-    An item is in the hands of one member at a time: that which holds its lock.  ``share[item]`` is
-    its fence, higher than those of all owners before.  When members come, leave or die, the items
-    are shared out anew, evenly, and few of them move.  One that is to move goes on being this
-    member's until the loop asks for the next share: that confirms that work on it has stopped.
+    An item belongs to one member at a time, the holder of its lock.  ``share[item]`` is its fence,
+    higher than the fences of all earlier owners.  When members come, leave or die, the items are
+    shared out anew, evenly, and few of them move.  An item that is to move stays this member's
+    until the loop asks for the next share: that confirms that work on it has stopped.
 
     ``client``: a client, or a supervisor, with which it goes on in the next session.  When the
     session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
@@ -396,12 +397,12 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
     async def next(self, timeout: float | None = None) -> AsyncShare | None:
         """The next share; None if ``timeout`` seconds pass without one.
 
-        It is an empty one only if work on everything has to stop that is not known to have stopped.
+        It is empty only if all work has to stop, and it is not confirmed yet that it has stopped.
 
         Asking for it confirms that work has stopped on every item that was in an earlier share and
         not in the last one, and on those that the last one has named as ``leaving``.  The lock of
-        such an item is released then, and not before.  The last share counts on, without them, when
-        this returns None; with 0 the answer is there for a later call.
+        such an item is released then, and not before.  When this returns None, the last share still
+        counts, without these items.  With a ``timeout`` of 0 a later call gets the answer.
 
         A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
         if older members share out other items; NoAuthError and what else a server refuses a node
@@ -484,11 +485,17 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
 
     # --- the session's side -----------------------------------------------------------------------
 
-    def _parts(self) -> Iterable[_service.Service]:
+    def _parts(self) -> list[_service.Service]:
+        """The services that it consists of."""
         member = self._member
         if self._leaving:  # what is given up is no problem any more
             return [member] if member is not None and member._leaving else []
         return [part for part in (member, *list(self._ownerships.values())) if part is not None]
+
+    def _retry(self) -> None:
+        super()._retry()
+        for part in self._parts():
+            part._retry()
 
     def _trouble_of(self, part: str) -> _service.Problem:
         """What a part is refused: each session has another part, and it is the same problem."""
@@ -498,8 +505,17 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
 
     @property
     def _is_refused(self) -> bool:
-        wanted = [ownership for ownership in list(self._ownerships.values()) if ownership.wanted]
-        return super()._is_refused and all(ownership.settled for ownership in wanted)
+        wanted = {item: own for item, own in list(self._ownerships.items()) if own.wanted}
+        if not all(own.settled for own in wanted.values()):
+            return False
+        if super()._is_refused:
+            return True
+        # A caller looks at any moment: also between the step that acquires an item and the one that
+        # hands it out, in a share that is to be returned instead.  (No step comes after a refusal
+        # of its own.)
+        had = {} if self._share is None else self._share._ownerships
+        new = any(own.held and had.get(item) is not own for item, own in wanted.items())
+        return not new and any(part._is_refused for part in self._parts())
 
     @property
     def _problem(self) -> Exception | None:
@@ -522,11 +538,10 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
                     self._dirty = False
         self._step(runtime)
         with suppress(errors.ServerError):  # the locks are released before this is answered
-            await retry(runtime, None, runtime.operations.sync, self._path)
+            await runtime.retry(None, runtime.operations.sync, self._path)
         member._leave()
-        while not member._over:
-            await runtime.wait_for(self._todo)
-            self._dirty = False
+        with _service.Condition(lambda: member._over, member._waiting) as gone:
+            await runtime.wait_for(gone)
         self._end_well()
 
     def _join(self, runtime: Any) -> MemberKeeper:
@@ -596,7 +611,7 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
         self._hand_out()
         self._changed()
 
-    def _session_ended(self) -> None:
+    def _session_ended(self, runtime: Background) -> None:
         if self._member is not None:
             self._member._leave()
         for ownership in self._ownerships.values():

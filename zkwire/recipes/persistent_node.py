@@ -2,25 +2,25 @@
 
 It decides which node is its own, and so when to create, to write, and to delete.
 
-A node is its own if its czxid is that of a node that this object has made.  Where a connection was
-lost on a create the czxid is unknown; then the node is its own if it belongs to this session, since
-of the objects of one client only one keeps a path.  Every other node is foreign: it is reported,
-watched, and replaced when it is gone; it is never written and never deleted.
+A node is its own if this object has made a node with that czxid.  If the connection was lost during
+a create, the czxid is unknown; then the node is its own if it belongs to this session, since only
+one object of a client keeps a path.  Every other node is foreign: it is reported, watched, and
+replaced when it is gone; it is never written and never deleted.
 
 Invariants:
 
-* One change is under way at a time.  A lost one is repeated after a look only, and changes nothing
-  if it comes late: a write and a delete name the version that the look has seen.
+* One change is under way at a time.  A lost change is repeated only after a look, and changes
+  nothing if it comes late: a write and a delete name the version that the look has seen.
 * ``_doubt`` is True from a create that may have made the node until a look has told.
 * The value that was set last is on the server when its ``set_data`` returns, or a later one.
 
-**Of no session** (:class:`PersistentModeKeeper`): a node that stays when a session ends, and is
-known again in the next.  Its owner is 0 like that of every such node, so what makes it makes a
-token in the same transaction: an ephemeral node beside it, named by an id of its own, with the same
-czxid.  The token proves which node is its own, even if the reply to the create was lost, and is
-deleted when that is known.  It ends with the session.  So if a session expires after a lost reply
-to a create, a node that this create has made is foreign in the next session: it is reported, and
-stays.
+**A node that is not ephemeral** (:class:`PersistentModeKeeper`) stays when a session ends, and is
+recognised in the next session.  Its owner is 0, as for every such node.  So the transaction that
+makes it also makes a token: an ephemeral node beside it, with an id of its own as its name, and
+with the same czxid.  The token proves which node is its own, even if the reply to the create was
+lost, and is deleted when that is known.  It ends with the session.  So if a session expires after a
+lost reply to a create, a node that this create has made is foreign in the next session: it is
+reported, and stays.
 
 A server compares versions, not czxids.  So if an outsider deletes the node and another contender
 creates one in the same round trip in which this object writes or deletes, and both nodes have the
@@ -36,7 +36,7 @@ from zkwire.operations.multi import Create, Operation
 from zkwire.operations.nodes import check_acl, check_data, check_flag, rehearse
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import Condition, ObservableService, sessions_of
-from zkwire.recipes.runtime import REPEATABLE, ensure_path, newest
+from zkwire.recipes.runtime import REPEATABLE, newest
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import check_below_root, parent
 
@@ -73,8 +73,8 @@ class AsyncPersistentNode(HasPath, ObservableService):
     It is put back when an outsider has deleted it and, with a supervisor, in each new session;
     missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
     waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
-    (``conflict``), and replaced when it is gone.  One that a process has left which has ended
-    without closing its client is foreign, too, until that process's session times out.  Data that
+    (``conflict``), and replaced when it is gone.  If a process ends without closing its client, the
+    node that it leaves is foreign, too, until that process's session times out.  Data that
     an outsider writes into it stay until ``set_data``, or until it is put back.  In a forked
     child there is no node: that is the parent's.
 
@@ -87,7 +87,6 @@ class AsyncPersistentNode(HasPath, ObservableService):
     _is_active = True  # a session with such a node is not to be detached
     _czxid = 0  # of its own node, if one may stand there
     _doubt = False
-    _active_in: set[Any] | None = None  # of the session, from its first step in it on
 
     def __new__(cls, *_: Any, ephemeral: bool = True, **__: Any) -> Self:  # pyright: ignore[reportInconsistentConstructor]
         kind: type[Any] = cls if check_flag("ephemeral", ephemeral) else PersistentModeKeeper
@@ -116,14 +115,8 @@ class AsyncPersistentNode(HasPath, ObservableService):
 
     def _rehearse(self, data: bytes) -> None:
         """ValueError if the node could never be sent with these data."""
-        operations = rehearse(self._sessions.operations)
-        operations.create(self._longest_path, data, self._acl, ephemeral=True)
-        operations.set_data(self._longest_path, data)
-
-    @property
-    def _longest_path(self) -> str:
-        """A path that is at least as long as the node's."""
-        return self._path
+        rehearsal = rehearse(self._sessions.operations)
+        rehearsal.create(self._path, data, self._acl, ephemeral=True)  # set_data takes less
 
     def _refused(self, runtime: Background, refusal: errors.ServerError) -> float:
         self._settle(tuple(self._wishes), refusal)  # perhaps for the data
@@ -196,8 +189,8 @@ class AsyncPersistentNode(HasPath, ObservableService):
     async def set_data(self, data: bytes, timeout: float | None = None) -> None:
         """Change the node's data, for good: returns when that, or later data, is on the server.
 
-        OperationTimeoutError if ``timeout`` seconds pass before: the data is written all the same
-        as soon as that is possible.  A lost connection is no error.  Raises what
+        OperationTimeoutError if ``timeout`` seconds pass before that; the data is still written as
+        soon as that is possible.  A lost connection is no error.  Raises what
         :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
         data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
         more than this client can send.
@@ -223,10 +216,10 @@ class AsyncPersistentNode(HasPath, ObservableService):
         """Delete the node, if it is its own, and keep it no longer.  Idempotent.
 
         OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
-        background, and an ephemeral node goes with the session at the latest.  So it does after a
-        refusal, which it raises: NoAuthError if the node may not be deleted, NotEmptyError if one
-        that is not ephemeral has children.  Of such a node it also raises what has ended the
-        session or the client before.
+        background, and an ephemeral node goes with the session at the latest.  It also goes on
+        after a refusal, which this raises: NoAuthError if the node may not be deleted,
+        NotEmptyError if a node that is not ephemeral has children.  For a node that is not
+        ephemeral, it also raises the error that has ended the session or the client before.
         """
         await super().close(timeout)
 
@@ -250,7 +243,6 @@ class AsyncPersistentNode(HasPath, ObservableService):
                 f"{self._path}: another object of this client keeps this node"
             )
         active_locks.add(self)
-        self._active_in = active_locks
         while not self._leaving:
             await self._keep(runtime)
         while self._czxid or self._doubt:
@@ -284,7 +276,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
                 made, stat = await self._create(runtime, data, watch)
             except errors.NoNodeError:
                 above = parent(self._path)
-                await ensure_path(runtime, above, self._acl, None, containers=True)
+                await runtime.ensure_path(above, self._acl, None, containers=True)
                 return False
         if not await self._is_own(runtime, stat) or stat is None:
             self._stat = None
@@ -339,9 +331,8 @@ class AsyncPersistentNode(HasPath, ObservableService):
             pass
         self._czxid, self._doubt = 0, False
 
-    def _session_ended(self) -> None:
-        if self._active_in is not None:
-            self._active_in.discard(self)
+    def _session_ended(self, runtime: Background) -> None:
+        runtime.active_locks.discard(self)
         self._stat = self._conflict = None
         self._doubt = False
         if self._ephemeral:
@@ -394,6 +385,6 @@ class PersistentModeKeeper(AsyncPersistentNode):
             await runtime.operations.delete(self._token)
         self._token = ""
 
-    def _session_ended(self) -> None:
+    def _session_ended(self, runtime: Background) -> None:
         self._token = ""
-        super()._session_ended()
+        super()._session_ended(runtime)

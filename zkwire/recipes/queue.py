@@ -4,16 +4,17 @@
     /path/taken/entry-<priority>-<number>     its claim, ephemeral
     /path/marks, /path/waiting                the tokens of changes; the consumers that wait
 
-That is the layout of kazoo's LockingQueue.  ``flat`` is that of kazoo's Queue: the items stand in
-the path itself, and the rest below ``<path>-zkwire-queue``.  Names of items are in the order of
-priorities and, within one, of puts; so no id of an attempt can stand in a name.
+That is the layout of kazoo's LockingQueue.  ``flat`` is the layout of kazoo's Queue: the items are
+children of the path itself, and everything else is below ``<path>-zkwire-queue``.  The names of
+items are in the order of priorities, and within a priority in the order of puts; so the id of an
+attempt cannot be part of a name.
 
 **Put, get and claim** are multis that are executed exactly once, by an idempotency token
-(:mod:`zkwire.recipes._node`): after a lost reply a look for the item would not tell, for a consumer
-may have removed it.  A removal creates and deletes the item's claim, so it cannot hit an item that
-a consumer has claimed; it names the version of the item that was read, so it hits that and no later
-state of it.  In the flat layout, where claims are zkwire's alone, version 0 says that the item
-never was claimed.
+(:mod:`zkwire.recipes._node`).  After a lost reply, a look for the item would not tell, since a
+consumer may have removed it.  A removal creates and deletes the item's claim, so it fails for an
+item that a consumer has claimed.  It names the version of the item that was read, so it fails if
+the item has changed since.  In the flat layout only zkwire makes claims; there, version 0 says that
+the item was never claimed.
 
 **Take** claims an item while a block works on it.  With the claim, in the same multi, the item gets
 a new version.  So the version counts deliveries, and a removal that names it fails as soon as
@@ -24,8 +25,8 @@ removal.  So a consumer that has missed many takes one name of every two, four, 
 instead, each time at another offset.  A listing is used for a tenth of a second, and its items are
 read some at a time, the next ones together with the removal of the last one.
 
-**Waiting.**  Consumers that find nothing stand in a line, a fair lock, and only the first one
-watches: an item that comes wakes one consumer.  To lose that lock does no harm.
+**Waiting.**  Consumers that find nothing queue for a fair lock, and only the first of them watches:
+a new item wakes one consumer.  To lose that lock does no harm.
 """
 
 from __future__ import annotations
@@ -41,16 +42,7 @@ from zkwire.operations.multi import Appended, Check, Create, Delete, Operation, 
 from zkwire.operations.nodes import check_acl, check_data, check_flag
 from zkwire.recipes._node import Attempt, OwnedNode, TemporaryTokens, Token
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, Lost, Recipe
-from zkwire.recipes.runtime import (
-    CHANGED,
-    ensure_above,
-    in_time,
-    newest,
-    retry,
-    runtime_of,
-    unwrap_multi_error,
-    within,
-)
+from zkwire.recipes.runtime import CHANGED, newest, runtime_of, unwrap_multi_error
 from zkwire.recipes.sequential import SPARE_NUMBERS, OrderQueue, catch_up
 from zkwire.session.waitable import Watch, check_timeout
 from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, check_below_root, sequence_number
@@ -77,19 +69,20 @@ class QueueEmptyError(errors.OperationTimeoutError):
 
 
 class QueueFullError(errors.ZooKeeperError):
-    """The queue has ``max_items`` items, or would have more with these; none was put."""
+    """The queue has ``max_items`` items, or these would be too many; none of them was put."""
 
 
 class QueueItem(Record):
     """An item of a queue.
 
-    ``name`` is that of its node, unlike that of any other.  ``zxid`` is what its ``put`` has
+    ``name`` is the name of its node, which no other item has.  ``zxid`` is what its ``put`` has
     returned.  ``deliveries``: how often it has been taken, this time included; 0 from ``get`` and
-    ``peek`` if it never was.
+    ``peek`` if it was never taken.
 
-    ``lost``, of an item that ``take`` has claimed: the loss of the claim, as that of a lock, to
-    wait or be called for.  It tells that the session is over, or may be; of a claim that an
-    outsider has deleted only the end of the ``with`` tells.  A copy in another process has none.
+    ``lost``, if ``take`` has claimed the item: the loss of the claim.  Like the loss of a lock, it
+    can be waited for, or call a function.  It tells that the session is over, or may be; if an
+    outsider deletes the claim, only the end of the ``with`` tells.  A copy of the item in another
+    process has no ``lost``.
     """
 
     data: bytes
@@ -126,7 +119,7 @@ def item(name: str, data: bytes, stat: Stat, lost: Lost | None = None) -> QueueI
 
 
 def most_bytes(send_limit: int) -> int:
-    """Of an item, where requests have so many; the rest is for paths and access lists."""
+    """The longest item for this ``send_limit``; the rest is for paths and access lists."""
     return send_limit - min(_OTHER_BYTES, send_limit // 2)
 
 
@@ -154,8 +147,8 @@ class Search:
     def __init__(self, queue: AsyncQueue, timeout: float | None) -> None:
         queue._runtime.check()
         limit = check_timeout("timeout", timeout)
-        # With 0 the answers have their usual time.
-        self._deadline = None if limit is None else within(queue._runtime, limit or None)
+        # With 0, a server has its usual time to answer.
+        self._deadline = None if limit is None else queue._runtime.deadline(limit or None)
         self._queue = queue
         self._wait = limit != 0
         self._line: OrderQueue | None = None
@@ -254,7 +247,7 @@ class Taking(Recipe, OwnedNode, Enterable):
             self._runtime.active_locks.add(self)
             while True:
                 name, (data, stat) = await search.next()
-                attempt = Attempt(self._runtime.session_id, self._runtime.unique())
+                attempt = Attempt(self._runtime)
                 attempt.node, attempt.entered = f"{self._path}/{name}", True
                 self._pending_cleanup = attempt
                 claim = [
@@ -302,7 +295,7 @@ class Taking(Recipe, OwnedNode, Enterable):
                 self._set_inactive()
 
     async def _remove(self, token: Token, attempt: Attempt, taken: QueueItem) -> None:
-        path, limit = f"{self._queue._items}/{taken.name}", in_time(self._runtime, None)
+        path, limit = f"{self._queue._items}/{taken.name}", self._runtime.in_time(None)
         removal = [Delete(attempt.node), Delete(path, taken.deliveries)]
         try:
             await unwrap_multi_error(self._queue._tokens.execute, token, removal, limit)
@@ -342,11 +335,11 @@ class AsyncQueue(HasPath):
             await work(item.data)  # yours to write
 
     Any number of tasks and processes put and take; one object serves all tasks of a client.
-    A lost connection is no error of any call: what became of a request is found out on the next
-    one.  ``get`` removes an item at once, ``take`` when the work on it is done.
+    A lost connection is no error of any call: on the next connection the client finds out what
+    became of a request.  ``get`` removes an item at once, ``take`` when the work on it is done.
 
-    ``flat``: the items are children of ``path`` itself, as those of kazoo's Queue are; else the
-    layout is that of kazoo's LockingQueue.  ``max_items``: a put that would exceed it is refused.
+    ``flat``: the items are children of ``path`` itself, as in kazoo's Queue; otherwise the layout
+    is that of kazoo's LockingQueue.  ``max_items``: a put that would exceed it is refused.
     ``acl``: the access list of all nodes, None for the client's.
 
     A queue lives in the memory of every server, and all its names go into one reply: it is for
@@ -388,17 +381,17 @@ class AsyncQueue(HasPath):
     async def put(self, data: bytes, priority: int = 100, *, timeout: float | None = None) -> int:
         """Put an item into the queue, exactly once; returns its zxid.
 
-        Items of a lower ``priority``, 0 to 999, come first, those of one priority in the order of
-        their puts.  The zxid rises from put to put, and ``item.zxid`` of the consumer is the same
-        (0 if an outsider has written into the node that would tell).
+        Items with a lower ``priority``, 0 to 999, come first; items of one priority come in the
+        order of their puts.  The zxid rises from put to put, and the consumer's ``item.zxid`` is
+        the same (here it is 0 if an outsider has written into the token of the put).
 
-        A lost connection is no error: whether the item was put is found out on the next one, within
-        ``timeout`` seconds, by default the client's ``operation_timeout``.  OperationTimeoutError,
-        SessionExpiredError or a cancellation leave it in doubt if ``maybe_applied``: the item was
-        put once, or not at all.  QueueFullError if there are ``max_items`` already; of several
-        producers each may be too late to see that.  ValueError if the item is too large.
-        NodeExistsError in a copied queue whose counter is more than 100,000 behind the names of its
-        items; if it is less, it is brought past them.
+        A lost connection is no error: on the next one the client finds out whether the item was
+        put, within ``timeout`` seconds, by default the client's ``operation_timeout``.
+        OperationTimeoutError, SessionExpiredError or a cancellation leave it in doubt if
+        ``maybe_applied``: the item was put once, or not at all.  QueueFullError if there are
+        ``max_items`` already; if several producers put at once, there may be more.  ValueError if
+        the item is too large.  NodeExistsError in a copied queue whose counter is more than 100,000
+        lower than the names of its items; if it is less, the counter is brought past them.
         """
         (zxid,) = await self.put_many([data], priority, timeout=timeout)
         return zxid
@@ -418,13 +411,13 @@ class AsyncQueue(HasPath):
         limit = self._runtime.session.send_limit
         checked = [check_item(data, limit) for data in items]
         zxids: list[int] = []
-        deadline = within(self._runtime, timeout)
+        deadline = self._runtime.deadline(timeout)
         token = await self._tokens.acquire(deadline)
         try:
             for together in _together(checked, limit):
                 zxid = await self._add(token, beginning, together, deadline)
                 zxids += [zxid] * len(together)
-                deadline = within(self._runtime, timeout)
+                deadline = self._runtime.deadline(timeout)
         except errors.ZooKeeperError as error:
             error.maybe_applied = error.maybe_applied or bool(zxids)
             raise
@@ -436,15 +429,16 @@ class AsyncQueue(HasPath):
     async def get(self, timeout: float | None = None) -> QueueItem:
         """Remove the first item, and return it.
 
-        Waits for one as long as it takes; with a ``timeout``, QueueEmptyError when that has passed,
-        with 0 as soon as a server has said so.  OperationTimeoutError if no server has answered in
-        that time (with 0: within the ``operation_timeout``, without one two session timeouts).
+        Waits for an item as long as it takes.  With a ``timeout``, QueueEmptyError when that has
+        passed; with 0, as soon as a server has said that there is none.  OperationTimeoutError if
+        no server has answered in that time (with 0: within the ``operation_timeout``, without one
+        two session timeouts).
 
-        A lost connection is no error: whether this call has removed the item is found out on the
-        next one.  But an item that is removed is in the hands of this program alone: if that ends
-        before its work is done, or if this call is cancelled or interrupted or ends with
-        ``maybe_applied`` (OperationTimeoutError, SessionExpiredError), the item may be lost.  Where
-        no item may be lost, use :meth:`take`.
+        A lost connection is no error: on the next one the client finds out whether this call has
+        removed the item.  But once it is removed, only this program has the item.  It may be lost
+        if the program ends before the work is done, or if this call is cancelled or interrupted or
+        ends with ``maybe_applied`` (OperationTimeoutError, SessionExpiredError).  If no item may be
+        lost, use :meth:`take`.
         """
         search = Search(self, timeout)
         token = await self._tokens.acquire(search._deadline)
@@ -476,9 +470,9 @@ class AsyncQueue(HasPath):
         ``timeout`` seconds have passed without one.  Other consumers leave out an item that is
         claimed.
 
-        When the body raises, the item is given back, at its place in the order.  So it is when this
-        program ends or its session expires: the claim is an ephemeral node.  The work may then be
-        done twice, which ``item.deliveries`` shows.
+        When the body raises, the item is given back, at its place in the order.  The same happens
+        when this program ends or its session expires, since the claim is an ephemeral node.  The
+        work may then be done twice; ``item.deliveries`` shows that.
 
         The end of the ``with`` removes item and claim in one request that proves the claim.
         LockLostError: the claim was lost before that (the session had expired, an outsider has
@@ -491,13 +485,13 @@ class AsyncQueue(HasPath):
         return Taking(self, timeout)
 
     async def peek(self, *, timeout: float | None = None) -> QueueItem | None:
-        """The first item that no consumer has claimed, which stays in the queue; None without."""
-        deadline = within(self._runtime, timeout)
+        """The first item that no consumer has claimed, or None.  It stays in the queue."""
+        deadline = self._runtime.deadline(timeout)
         read = self._runtime.operations.get_data
         while names := await self._list(deadline):
             name = names[0]
             try:
-                seen = await retry(self._runtime, deadline, read, f"{self._items}/{name}")
+                seen = await self._runtime.retry(deadline, read, f"{self._items}/{name}")
                 return item(name, *seen)
             except errors.NoNodeError:
                 pass  # removed meanwhile
@@ -505,11 +499,11 @@ class AsyncQueue(HasPath):
 
     async def size(self, *, timeout: float | None = None) -> int:
         """How many items there are, claimed ones included."""
-        return await self._size(within(self._runtime, timeout))
+        return await self._size(self._runtime.deadline(timeout))
 
     async def _size(self, deadline: float) -> int:
         look = self._runtime.operations.exists
-        stat = await retry(self._runtime, deadline, look, self._items)
+        stat = await self._runtime.retry(deadline, look, self._items)
         return 0 if stat is None else stat.num_children
 
     # --- which item is tried next: what the consumers of this object know -------------------------
@@ -535,7 +529,7 @@ class AsyncQueue(HasPath):
                 return None
             self._tried += 1
             try:
-                return name, await runtime.until(reply, in_time(runtime, deadline))
+                return name, await runtime.until(reply, runtime.in_time(deadline))
             except errors.NoNodeError:
                 self._missed += 1
             except errors.ConnectionLossError:
@@ -564,7 +558,7 @@ class AsyncQueue(HasPath):
     async def _list(self, deadline: float | None, watch: Watch | None = None) -> list[str]:
         """The names of the first items that no consumer has claimed, in order."""
         runtime = self._runtime
-        read, limit = runtime.operations.get_children, in_time(runtime, deadline)
+        read, limit = runtime.operations.get_children, runtime.in_time(deadline)
         while True:
             items, taken = read(self._items, watch=watch), read(self._taken, watch=watch)
             try:
@@ -607,9 +601,10 @@ class AsyncQueue(HasPath):
 
     async def _provide(self, deadline: float | None) -> None:
         """Create what is missing; kazoo expects that ``entries`` and ``taken`` stay."""
-        limit = in_time(self._runtime, deadline)
-        await ensure_above(self._runtime, self._items, self._acl, limit)
-        await ensure_above(self._runtime, self._taken, self._acl, limit, containers=self._flat)
+        limit = self._runtime.in_time(deadline)
+        for path, removed in ((self._items, False), (self._taken, self._flat)):
+            ensure = self._runtime.ensure_path
+            await ensure(path, self._acl, limit, containers=removed, counts=False)
 
     def _used_up(self) -> errors.SequenceExhaustedError:
         return errors.SequenceExhaustedError(
@@ -628,10 +623,10 @@ class AsyncQueue(HasPath):
         self, token: Token, operations: list[Operation], deadline: float | None
     ) -> bool:
         """Whether this removal or claim was executed; else another consumer was faster."""
-        await self._tokens.make(token, in_time(self._runtime, deadline))
+        await self._tokens.make(token, self._runtime.in_time(deadline))
         while True:
             try:
-                await self._tokens.execute(token, operations, in_time(self._runtime, deadline))
+                await self._tokens.execute(token, operations, self._runtime.in_time(deadline))
                 return True
             except errors.MultiError as error:
                 refusal = error._culprit

@@ -3,12 +3,13 @@
 All contenders queue below one node, as in the sequential lock, and the names say what they want.
 
 * A writer waits for all before it, one at a time.
-* A reader waits for the writers before it, never for a later one, so no reader is overtaken by a
-  writer and no writer starves behind readers that came later.
+* A reader waits for the writers before it, never for a later writer.  So no writer overtakes a
+  reader, and no writer starves because of readers that came later.
 * Downgrade: the holder of the write lock may acquire the read lock of the same object, and release
-  the write lock.  The reader then stands in the writer's place, not at the end: a writer that has
-  queued meanwhile would wait for the holder while that waits for it, or enter beside the reader.
-  There is no upgrade: two readers that both waited for the other to go would wait forever.
+  the write lock.  The reader then stands in the writer's place, not at the end.  At the end, it
+  would wait for a writer that has queued meanwhile, while that writer waits for the holder; or that
+  writer would enter beside the reader.  There is no upgrade: two readers that each waited for the
+  other to go would wait forever.
 
 Names as Curator's InterProcessReadWriteLock has them, or as kazoo's ReadLock and WriteLock do.
 ``__rlock__`` is a reader in any case, and every other name that ends in a number a writer.
@@ -143,8 +144,8 @@ class AsyncReadWriteLock(Queued, Contended):
 
     Downgrade: acquire ``read`` in the task that holds ``write``, then release ``write``.  There
     is no upgrade: acquiring ``write`` while holding ``read`` raises LockInUseError.  After a
-    downgrade go on with the fence of ``write``: the reader's is higher than those of writers that
-    wait already, so what it was given to would refuse the next one.
+    downgrade go on with the fence of ``write``.  The reader's fence is higher than the fences of
+    writers that wait already, so a resource that has seen it would refuse the next writer.
     """
 
     def _make(self) -> None:

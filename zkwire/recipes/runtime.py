@@ -11,15 +11,14 @@ the effects of the first.
 Then follows what repeats a request over lost connections, and conveniences over whole trees.
 These are several operations each, none of them atomic.  A lost connection is recovered from: every
 step can be repeated without harm, because it aims at a state ("it is there", "it is gone") and not
-at a change.  Where no deadline is given each step has one of its own, so that nothing waits for a
-server without end: OperationTimeoutError.  An error that ends a change after a part of it was done
-says so: ``maybe_applied``, whatever became of the step that it names.
+at a change.  If no deadline is given, each step has its own, and ends with OperationTimeoutError:
+nothing waits for a server without end.  If an error ends a change after a part of it was done, the
+error has ``maybe_applied``, even if the step that it names has changed nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from math import inf
 
 from zkwire import errors
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from zkwire.jute.records import ACL
     from zkwire.operations import Operations, Reply
     from zkwire.session.liveness import LeaseHolder
+    from zkwire.session.status import SessionStatus
     from zkwire.wire.model import Event
 
     T = TypeVar("T")
@@ -53,281 +53,6 @@ if TYPE_CHECKING:
         def _sessions(self) -> Any:
             """Where services run: a :class:`Runtime`, of a supervisor its part for services."""
             ...
-
-    ActiveLock = Any  # a lock of which a node may stand on the server: an OwnedNode, or like one
-    Owned = Any  # a lock that only the thread or task which has acquired it can release
-
-    class SessionSeen(Protocol):
-        """A session, as recipes see it: ``timeout`` in seconds, ``send_limit`` in bytes.
-
-        ``resumed``: it was another client's before.  ``connection``: another object for each
-        connection, to be compared by ``is``.  ``change``: its next change of state.
-        """
-
-        resumed: bool
-        send_limit: int
-
-        @property
-        def timeout(self) -> float: ...
-        @property
-        def connection(self) -> object: ...
-        @property
-        def change(self) -> Waitable: ...
-
-    class Runtime(AsyncClientLike, Protocol):
-        """One client, as its recipes see it.  Times are seconds on the clock ``now``."""
-
-        mutex: AbstractContextManager[object]
-        """For a few steps that threads must not mix; nothing awaits under it.
-
-        Under asyncio it is no lock: a step without an await is one step there.
-        """
-
-        @property
-        def operations(self) -> Operations:
-            """The operations."""
-            ...
-
-        @property
-        def session_id(self) -> int:
-            """The session's id; 0 before the first handshake."""
-            ...
-
-        @property
-        def session(self) -> SessionSeen:
-            """The session."""
-            ...
-
-        operation_timeout: float | None
-        """The client's time limit for an operation in seconds; None without."""
-
-        @property
-        def usable(self) -> bool:
-            """Whether requests leave at once."""
-            ...
-
-        forked: bool
-        """Whether this is the copy in a forked child."""
-
-        @property
-        def lease_deadline(self) -> float:
-            """Until then the session is surely alive; 0 when it may be gone."""
-            ...
-
-        active_locks: set[ActiveLock]
-        """The locks of which a node may stand on the server: they refuse a detach."""
-
-        pending_cleanups: set[str]
-        """The ids of the attempts that are being cleaned up."""
-
-        idle_tokens: list[Any]
-        """The marks that no change uses; see :mod:`zkwire.recipes._node`."""
-
-        unfinished: bool
-        """To be set when one of ``active_locks`` could not hand its clean-up over: the client does.
-
-        An attribute, because a call needs room on a stack that may be full.
-        """
-
-        def wake(self) -> None:
-            """Have the client look at ``unfinished`` at once, and not only at its next deadline."""
-
-        def check(self) -> None:
-            """Raise if the client cannot be used here: in a forked child, in another event loop."""
-
-        def check_open(self) -> None:
-            """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
-
-        caller: Callable[[], object]
-        """The thread or the task that runs; equal for the same."""
-
-        waiter: Callable[[], object]
-        """The thread or the task that runs, also in a simulation."""
-
-        def interrupt(self, waiter: object, attempt: Any) -> None:
-            """Have its wait raise that the attempt is cancelled, if it still is made then."""
-
-        def local(self, make: Callable[[], T]) -> Callable[[], T]:
-            """A function that returns the value of the thread or task that calls it.
-
-            ``make`` makes it when it is first asked for.  It is forgotten when that has ended.
-            """
-            ...
-
-        def when_caller_ends(self, lock: Owned) -> None:
-            """Tell the lock, if it is owned then, when the thread or task that runs has ended."""
-
-        def now(self) -> float: ...
-        def unique(self) -> str: ...
-
-        def defer(self, function: Callable[[], object]) -> None:
-            """Have ``function`` called some milliseconds from now, or before the next request.
-
-            In any thread, perhaps twice, and never if the client ends before.  It must be quick and
-            never wait.
-            """
-
-        def withdraw(self, request: Any, /) -> bool:
-            """Never send a request that has not been sent; True if it now never will be."""
-            ...
-
-        async def connected(self, deadline: float | None) -> None:
-            """Wait for a usable connection; OperationTimeoutError after the deadline."""
-
-        async def until(self, reply: Reply[T], deadline: float | None) -> T:
-            """The reply's result; OperationTimeoutError when the deadline passes first."""
-            ...
-
-        async def event(self, watch: Watch, deadline: float | None) -> Event | None:
-            """The watch's next event; None when the deadline passes first."""
-            ...
-
-        async def ready(self, waitable: Waitable) -> None:
-            """Wait until ``waitable`` is ready."""
-
-        def spawn(self, work: Callable[[Operations], Coroutine[Any, Any, object]]) -> None:
-            """Run ``work(background)`` to its end, whatever becomes of the caller.
-
-            Its first step is taken here, so what that asks for comes before what the caller asks
-            for next.  If that is interrupted, it is open whether any of it is done.
-            """
-
-        async def another_state(self) -> None:
-            """In a coroutine given to ``spawn``: wait until the session is in another state."""
-
-        async def any_of(self, *waitables: Waitable) -> None:
-            """In a coroutine of the background: wait until one is ready.
-
-            Raises what ended the session if that comes first.
-            """
-
-        def cancelled_by(
-            self,
-            add: Callable[[Callable[[object], None]], Callable[[], object]],
-            error: Callable[[], Exception],
-            value: T,
-        ) -> AbstractAsyncContextManager[T]:
-            """Cancel the body when something happens, then raise ``error()``; under asyncio only.
-
-            ``add`` has a function called when it happens, and returns one that undoes this.
-            """
-            ...
-
-        async def pause(self, seconds: float, *waitables: Waitable) -> None:
-            """In a coroutine of the background: let so much time pass, or less if one is ready.
-
-            Raises what ended the session if that comes first.
-            """
-
-        def jitter(self) -> float:
-            """A random number from 0.5 to 1."""
-            ...
-
-        def warn(self, message: str) -> None:
-            """Put a line into the log, for operators to act on."""
-
-        def forget(self, watch: Watch) -> None:
-            """Remove a watch from the client's table, without telling the server."""
-
-        def hold(self, hold: LeaseHolder) -> None: ...
-        def unhold(self, hold: LeaseHolder) -> None: ...
-        def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
-        def when_ready(self, waitable: Waitable, function: Callable[[], None]) -> None: ...
-
-        # For services a supervisor has these, and ``operations``, ``forked`` and ``check``.
-
-        awaits: bool
-        """Whether what a user's function returns is awaited there."""
-
-        def check_callback(self, function: Any) -> None:
-            """TypeError for a function of a user's that cannot be called there."""
-
-        def dispatch(self, function: Callable[[], object]) -> None:
-            """Call a user's function, in order, where a user's code may run."""
-
-        def serve(self, service: Any) -> None:
-            """Run the service in this session, or in each, until :meth:`dismiss`.
-
-            Raises what ended the client, or the supervisor, if nothing will be run any more.
-            """
-
-        def dismiss(self, service: Any) -> None:
-            """Stop the service soon, in the middle of a wait.  Idempotent."""
-
-        async def holds(self, condition: Waitable, timeout: float | None) -> bool:
-            """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
-
-            Raises what ended the client, or the supervisor, if that comes first.
-            """
-            ...
-
-
-def runtime_of(client: AsyncClientLike) -> Runtime:
-    """What the recipes ask of the client; TypeError if it is none, or not for asyncio."""
-    runtime: Runtime | None = getattr(client, "_recipe_runtime", None)
-    if runtime is None:
-        raise TypeError(f"client must be an AsyncClient, not {type(client).__name__}")
-    return runtime
-
-
-def in_time(runtime: Runtime, deadline: float | None) -> float:
-    """The deadline of one step; where none is given the ``operation_timeout`` from now.
-
-    Without that, two session timeouts.
-    """
-    if deadline is not None:
-        return deadline
-    limit = runtime.operation_timeout
-    return runtime.now() + (2 * runtime.session.timeout if limit is None else limit)
-
-
-def deadline_of(runtime: Runtime, timeout: float | None) -> float | None:
-    """The deadline of a call with this limit in seconds; None without one."""
-    limit = check_timeout("timeout", timeout)
-    return None if limit is None else runtime.now() + limit
-
-
-def within(runtime: Runtime, timeout: float | None) -> float:
-    """The same; without a limit the deadline of :func:`in_time`."""
-    return in_time(runtime, None if timeout is None else deadline_of(runtime, timeout))
-
-
-async def retry(
-    runtime: Runtime,
-    deadline: float | None,
-    operation: Callable[P, Reply[T]],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> T:
-    """The result of an operation that may be repeated, over as many connections as it takes.
-
-    Each try waits for a connection by itself, so this does not spin.
-    """
-    while True:
-        try:
-            return await runtime.until(operation(*args, **kwargs), deadline)
-        except errors.ConnectionLossError:
-            pass
-
-
-async def answers(
-    runtime: Runtime, deadline: float | None, ask: Callable[[], Sequence[Reply[Any]]]
-) -> list[Any]:
-    """The results of operations asked for together, and all again after a lost connection."""
-    while True:
-        replies = ask()
-        try:
-            return [await runtime.until(reply, deadline) for reply in replies]
-        except errors.ConnectionLossError:
-            pass
-
-
-async def ensure_gone(runtime: Runtime, deadline: float | None, path: str) -> None:
-    """Delete a node, or find it deleted, over as many connections as it takes."""
-    try:
-        await retry(runtime, deadline, runtime.operations.delete, path)
-    except errors.NoNodeError:
-        pass
 
 
 async def newest(operations: Operations, read: Callable[[str], Reply[T]], path: str) -> T:
@@ -366,69 +91,326 @@ _PATH_BYTES = 64  # of a path beside its characters
 _FIRST_WINDOW = 16
 
 
-async def ensure_path(
-    runtime: Runtime,
-    path: str,
-    acl: Sequence[ACL] | None,
-    deadline: float | None,
-    *,
-    containers: bool = False,
-    kept: str = "/",
-    counts: bool = True,
-) -> None:
-    """Create ``path`` and what is missing above it, each with this ACL (None: the client's own).
+class Runtime:
+    """One client, as its recipes see it.  Times are seconds on the clock ``now``.
 
-    ``containers``: as nodes that the server removes when their last child has gone, all but
-    ``kept`` and the chroot.  Persistent where the server refuses that, and after a connection that
-    was lost on it: some servers answer what they do not know in no other way.
-
-    ``counts``: an error says by ``maybe_applied`` whether any node was made.  Else it does not say
-    so: the change has not begun, whatever was made of what is above it.
+    A driver is a subclass.  What it alone can do is declared here, the rest is done here.
     """
-    missing, begun, limit = [path], False, in_time(runtime, deadline)
-    try:
-        while missing:
-            container = containers and missing[-1] not in ("/", kept)
+
+    mutex: AbstractContextManager[object]
+    """For a few steps that threads must not mix; nothing awaits under it.
+
+    Under asyncio it is no lock: a step without an await is one step there.
+    """
+
+    session: SessionStatus
+    operations: Operations
+    now: Callable[[], float]
+
+    operation_timeout: float | None
+    """The client's time limit for an operation in seconds; None without."""
+
+    caller: Callable[[], object]
+    """The thread or the task that runs; equal for the same."""
+
+    waiter: Callable[[], object]
+    """The thread or the task that runs, also in a simulation."""
+
+    def __init__(self) -> None:
+        self.forked: bool = False  # whether this is the copy in a forked child
+        # The locks (OwnedNode, and the like) of which a node may stand on the server: they refuse a
+        # detach.
+        self.active_locks: set[Any] = set()
+        self.pending_cleanups: set[str] = set()  # the ids of the attempts that are cleaned up
+        self.idle_tokens: list[Any] = []  # that no change uses; see zkwire.recipes._node
+        # To be set when one of the active locks could not hand its clean-up over: the client does.
+        # An attribute, because a call needs room on a stack that may be full.
+        self.unfinished: bool = False
+
+    @property
+    def _recipe_runtime(self) -> Runtime:
+        return self  # in the place of the client
+
+    _sessions = _recipe_runtime
+
+    @property
+    def session_id(self) -> int:
+        """The session's id; 0 before the first handshake."""
+        return self.session.session_id
+
+    @property
+    def usable(self) -> bool:
+        """Whether requests leave at once."""
+        return self.session.usable and not self.forked
+
+    @property
+    def lease_deadline(self) -> float:
+        """Until then the session is surely alive; 0 when it may be gone."""
+        return 0.0 if self.forked else self.session.lease_deadline
+
+    if TYPE_CHECKING:
+
+        def wake(self) -> None:
+            """Have the client look at ``unfinished`` at once, and not only at its next deadline."""
+
+        def check(self) -> None:
+            """Raise if the client cannot be used here: in a forked child, in another event loop."""
+
+        def check_open(self) -> None:
+            """Raise what has ended the session, or ClientClosedError as soon as that is wanted."""
+
+        def interrupt(self, waiter: object, attempt: Any) -> None:
+            """Have its wait raise that the attempt is cancelled, if it still is made then."""
+
+        def local(self, make: Callable[[], T]) -> Callable[[], T]:
+            """A function that returns the value of the thread or task that calls it.
+
+            ``make`` makes it when it is first asked for.  It is forgotten when that has ended.
+            """
+            ...
+
+        def when_caller_ends(self, lock: Any) -> None:
+            """Tell the lock, if it is owned then, when the thread or task that runs has ended.
+
+            Only that can release it.
+            """
+
+        def unique(self) -> str:
+            """An id that no other attempt of any client has."""
+            ...
+
+        def defer(self, function: Callable[[], object]) -> None:
+            """Have ``function`` called some milliseconds from now, or before the next request.
+
+            In any thread, perhaps twice, and never if the client ends before.  It must be quick and
+            never wait.
+            """
+
+        def withdraw(self, request: Any, /) -> bool:
+            """Never send a request that has not been sent; True if it now never will be."""
+            ...
+
+        def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
+            """Remove a watch; with ``tell`` from the server too, unless another needs it there."""
+
+        async def connected(self, deadline: float | None) -> None:
+            """Wait for a usable connection; OperationTimeoutError after the deadline."""
+
+        def flush(self) -> None:
+            """Send what there is to send, as far as the kernel takes it."""
+
+        async def within(self, waitable: Waitable, timeout: float | None = None) -> bool:
+            """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
+            ...
+
+        async def ready(self, waitable: Waitable) -> None:
+            """Wait until ``waitable`` is ready; raises what ended the session before."""
+
+        def spawn(self, work: Callable[[Operations], Coroutine[Any, Any, object]]) -> None:
+            """Run ``work(background)`` to its end, whatever becomes of the caller.
+
+            Its first step is taken here, so what that asks for comes before what the caller asks
+            for next.  If that is interrupted, it is open whether any of it is done.
+            """
+
+        async def another_state(self) -> None:
+            """In a coroutine given to ``spawn``: wait until the session is in another state."""
+
+        async def any_of(self, *waitables: Waitable) -> None:
+            """In a coroutine of the background: wait until one is ready.
+
+            Raises what ended the session if that comes first.
+            """
+
+        def cancelled_by(
+            self,
+            add: Callable[[Callable[[object], None]], Callable[[], object]],
+            error: Callable[[], Exception],
+            value: T,
+        ) -> AbstractAsyncContextManager[T]:
+            """Cancel the body when something happens, then raise ``error()``; not for threads.
+
+            ``add`` has a function called when it happens, and returns one that undoes this.
+            """
+            ...
+
+        async def pause(self, seconds: float, *waitables: Waitable) -> None:
+            """In a coroutine of the background: let so much time pass, or less if one is ready.
+
+            Raises what ended the session if that comes first.
+            """
+
+        def jitter(self) -> float:
+            """A random number from 0.5 to 1."""
+            ...
+
+        def warn(self, message: str) -> None:
+            """Put a line into the log, for operators to act on."""
+
+        def hold(self, hold: LeaseHolder) -> None: ...
+        def unhold(self, hold: LeaseHolder) -> None: ...
+        def wait(self, waitable: Waitable, timeout: float | None) -> bool: ...
+        def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None: ...
+
+        # For services a supervisor has these, and ``operations``, ``forked`` and ``check``.
+
+        awaits: bool
+        """Whether what a user's function returns is awaited there."""
+
+        def check_callback(self, function: Any) -> None:
+            """TypeError for a function of a user's that cannot be called there."""
+
+        def dispatch(self, function: Callable[[], object]) -> None:
+            """Call a user's function, in order, where a user's code may run."""
+
+        def serve(self, service: Any) -> None:
+            """Run the service in this session, or in each, until :meth:`dismiss`.
+
+            Raises what ended the client, or the supervisor, if nothing will be run any more.
+            """
+
+        def dismiss(self, service: Any) -> None:
+            """Stop the service soon, in the middle of a wait.  Idempotent."""
+
+        async def holds(self, condition: Waitable, timeout: float | None) -> bool:
+            """Wait until ``condition`` holds, at most ``timeout`` seconds; whether it does.
+
+            Raises what ended the client, or the supervisor, if that comes first.
+            """
+            ...
+
+    # --- time limits ------------------------------------------------------------------------------
+
+    def in_time(self, deadline: float | None) -> float:
+        """The deadline of one step; where none is given the ``operation_timeout`` from now.
+
+        Without that, two session timeouts.
+        """
+        if deadline is not None:
+            return deadline
+        limit = self.operation_timeout
+        return self.now() + (2 * self.session.timeout if limit is None else limit)
+
+    def deadline(self, timeout: float | None) -> float:
+        """The deadline of a call with this limit in seconds; without one that of a step."""
+        limit = check_timeout("timeout", timeout)
+        return self.in_time(None if limit is None else self.now() + limit)
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self.now())
+
+    # --- requests, and what repeats them ----------------------------------------------------------
+
+    async def until(self, reply: Reply[T], deadline: float | None) -> T:
+        """The reply's result; OperationTimeoutError when the deadline passes first."""
+        self.flush()  # what was asked for together leaves in one write
+        awaited: Any = reply
+        return await awaited.within(self._left(deadline))
+
+    async def event(self, watch: Watch, deadline: float | None) -> Event | None:
+        """The watch's next event; None when the deadline passes first."""
+        while (event := watch.take()) is None:
+            if not await self.within(watch, self._left(deadline)):
+                return None
+        return event
+
+    async def retry(
+        self,
+        deadline: float | None,
+        operation: Callable[P, Reply[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The result of an operation that may be repeated, over as many connections as it takes.
+
+        Each try waits for a connection by itself, so this does not spin.
+        """
+        return (await self.answers(deadline, lambda: [operation(*args, **kwargs)]))[0]
+
+    async def answers(
+        self, deadline: float | None, ask: Callable[[], Sequence[Reply[Any]]]
+    ) -> list[Any]:
+        """The results of operations asked for together, and all again after a lost connection."""
+        while True:
+            replies = ask()
             try:
-                await _ensure_node(runtime, missing[-1], acl, limit, container)
-                missing.pop()
-                begun = True
-            except errors.NoNodeError:
-                if missing[-1] == "/":  # that is the chroot, and what is above it is out of reach
-                    raise errors.NoNodeError(
-                        errors.MISSING_CHROOT, op="create", path=path
-                    ) from None
-                missing.append(parent(missing[-1]))
-            except errors.UnimplementedError:
-                if not container:
-                    raise
-                containers = False
-            except errors.ConnectionLossError as lost:
-                begun = begun or lost.maybe_applied
-                containers = containers and not lost.maybe_applied
-                continue
-            limit = in_time(runtime, deadline)
-    except errors.ZooKeeperError as error:
-        error.maybe_applied = counts and (error.maybe_applied or begun)
-        raise
+                return [await self.until(reply, deadline) for reply in replies]
+            except errors.ConnectionLossError:
+                pass
 
+    async def ensure_gone(self, deadline: float | None, path: str) -> None:
+        """Delete a node, or find it deleted, over as many connections as it takes."""
+        try:
+            await self.retry(deadline, self.operations.delete, path)
+        except errors.NoNodeError:
+            pass
 
-ensure_above: Callable[..., Coroutine[Any, Any, None]] = partial(ensure_path, counts=False)
-"""For the nodes above what a change is about."""
+    async def ensure_path(
+        self,
+        path: str,
+        acl: Sequence[ACL] | None,
+        deadline: float | None,
+        *,
+        containers: bool = False,
+        kept: str = "/",
+        counts: bool = True,
+    ) -> None:
+        """Create ``path`` and what is missing above it, each with this ACL (None: the client's).
 
+        ``containers``: as nodes that the server removes when their last child has gone, all but
+        ``kept`` and the chroot.  Persistent where the server refuses that, and after a connection
+        that was lost on it: some servers answer what they do not know in no other way.
 
-async def _ensure_node(
-    runtime: Runtime, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
-) -> None:
-    """Create one node whose parent is there."""
-    try:
-        await runtime.until(runtime.operations.create(path, b"", acl, container=container), limit)
-    except errors.NodeExistsError:
-        pass
-    except errors.NoAuthError:
-        # A server looks at the rights on the parent before it sees that the node exists.
-        if await retry(runtime, limit, runtime.operations.exists, path) is None:
+        ``counts``: an error says by ``maybe_applied`` whether any node was made.  Else it does not
+        say so: the change has not begun, whatever was made of what is above it.
+        """
+        missing, begun, limit = [path], False, self.in_time(deadline)
+        try:
+            while missing:
+                container = containers and missing[-1] not in ("/", kept)
+                try:
+                    await self._ensure_node(missing[-1], acl, limit, container)
+                    missing.pop()
+                    begun = True
+                except errors.NoNodeError:
+                    if missing[-1] == "/":  # the chroot; what is above it is out of reach
+                        raise errors.NoNodeError(
+                            errors.MISSING_CHROOT, op="create", path=path
+                        ) from None
+                    missing.append(parent(missing[-1]))
+                except errors.UnimplementedError:
+                    if not container:
+                        raise
+                    containers = False
+                except errors.ConnectionLossError as lost:
+                    begun = begun or lost.maybe_applied
+                    containers = containers and not lost.maybe_applied
+                    continue
+                limit = self.in_time(deadline)
+        except errors.ZooKeeperError as error:
+            error.maybe_applied = counts and (error.maybe_applied or begun)
             raise
+
+    async def _ensure_node(
+        self, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
+    ) -> None:
+        """Create one node whose parent is there."""
+        try:
+            await self.until(self.operations.create(path, b"", acl, container=container), limit)
+        except errors.NodeExistsError:
+            pass
+        except errors.NoAuthError:
+            # A server looks at the rights on the parent before it sees that the node exists.
+            if await self.retry(limit, self.operations.exists, path) is None:
+                raise
+
+
+def runtime_of(client: AsyncClientLike) -> Runtime:
+    """What the recipes ask of the client; TypeError if it is none, or not for asyncio."""
+    runtime: Runtime | None = getattr(client, "_recipe_runtime", None)
+    if runtime is None:
+        raise TypeError(f"client must be an AsyncClient, not {type(client).__name__}")
+    return runtime
 
 
 async def walk(
@@ -472,7 +454,7 @@ async def _listed(
             try:
                 names = await runtime.until(reply, deadline())
             except errors.ConnectionLossError:
-                names = await retry(runtime, in_time(runtime, deadline()), read, node)
+                names = await runtime.retry(runtime.in_time(deadline()), read, node)
             found.append((node, names))
         except errors.NoNodeError:
             if node == root:

@@ -8,9 +8,9 @@ lease that is given back wakes one contender.
 It decides which contender has a lease: by the rank among the leases and by nothing else.  The lock
 ``locks`` is for order and quiet only, so to lose that never makes one lease too many.
 
-A contender whose last try found all leases taken looks whether one is free before it creates its
-own, so that one that polls pays six requests.  It looks only as the first of the queue: if others
-did, a lease that is given back would wake them all.
+If a contender's last try found all leases taken, it looks whether a lease is free before it creates
+its own, so that a contender that polls pays six requests.  It looks only as the first of the queue:
+if others looked, too, a lease that is given back would wake them all.
 
 Invariant: all contenders agree on the count; it stands in the node's data, the first one writes it.
 That node is persistent, while the two queues go with their last contender: if it went with them, a
@@ -23,8 +23,8 @@ agreed on another one.
     /path-__lock__        a lock, as kazoo's Lock: who holds it may look, and create a lease
 
 There is no order among the leases, so what keeps their number is the lock alone.  Here the server
-creates a lease only if it still finds the lock's node, so one that was lost meanwhile makes no
-lease too many.  (kazoo's Semaphore does not ask for that.)
+creates a lease only if it still finds the lock's node.  So if the lock was lost meanwhile, there is
+no lease too many.  (kazoo's Semaphore does not check that.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from zkwire import errors
 from zkwire.operations.multi import Check, Create
 from zkwire.recipes._node import Attempt, is_permanent, permanent
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes.runtime import retry, runtime_of, unwrap_multi_error
+from zkwire.recipes.runtime import runtime_of, unwrap_multi_error
 from zkwire.recipes.sequential import AsyncQueueLock, OrderQueue, before, contenders, of_kazoo
 from zkwire.session.waitable import Watch
 from zkwire.wire.paths import check_below_root, sequence_number
@@ -87,8 +87,7 @@ class AsyncLease(AsyncQueueLock):
         super().__init__(runtime, path + self._leases, text, acl=acl, names=self._names)
         self._places = count
         self._last_try = last_try or LastTry()
-        queue = OrderQueue(runtime, path + self._locks, text, acl=acl, names=self._names)
-        self._queue = queue
+        self._queue = OrderQueue(runtime, path + self._locks, text, acl=acl, names=self._names)
         self._kept = self._queue._kept = path
 
     @property
@@ -99,7 +98,7 @@ class AsyncLease(AsyncQueueLock):
         try:
             while True:
                 await self._agree(deadline)
-                if wait and self._runtime.session.resumed:  # a contender behind these waits forever
+                if wait and self._runtime.session.resumed:  # a contender after these waits forever
                     await self._refuse_former(attempt, await self._list(deadline), deadline)
                 if not await self._queue._acquire_by(deadline, wait):
                     return False
@@ -122,7 +121,7 @@ class AsyncLease(AsyncQueueLock):
                 read = self._runtime.operations.get_children
                 seen = watch if wait else None
                 try:
-                    names = await retry(self._runtime, deadline, read, self._path, watch=seen)
+                    names = await self._runtime.retry(deadline, read, self._path, watch=seen)
                 except errors.NoNodeError:
                     return True  # there are none
                 leases = self._counted(names)
@@ -196,7 +195,7 @@ class AsyncLease(AsyncQueueLock):
         if self._names == "kazoo":
             return
         read = self._runtime.operations.get_children
-        if any(map(KAZOO.fullmatch, await retry(self._runtime, deadline, read, self._base))):
+        if any(map(KAZOO.fullmatch, await self._runtime.retry(deadline, read, self._base))):
             self._last_try.warned = True
             self._runtime.warn(
                 f"{self._base}: leases of kazoo's Semaphore are held here, which does not count "
@@ -208,7 +207,7 @@ class AsyncLease(AsyncQueueLock):
         runtime = self._runtime
         while True:
             try:
-                data, stat = await retry(runtime, deadline, runtime.operations.get_data, self._base)
+                data, stat = await runtime.retry(deadline, runtime.operations.get_data, self._base)
                 if stat.num_children > OWN_CHILDREN and not self._last_try.warned:
                     await self._warn_of_kazoos_leases(deadline)
                 if not data:
@@ -255,8 +254,8 @@ class KazooLease(AsyncLease):
         # An earlier try may have worked, and the lock be gone since.
         with suppress(errors.NoNodeError, errors.NodeExistsError):
             # The name is the attempt's own, so repeating makes no second node.
-            await unwrap_multi_error(retry, runtime, deadline, operations.multi, claim)
-        attempt.stat = await retry(runtime, deadline, operations.exists, node)
+            await unwrap_multi_error(runtime.retry, deadline, operations.multi, claim)
+        attempt.stat = await runtime.retry(deadline, operations.exists, node)
         return None if attempt.stat is None else True
 
 
@@ -267,9 +266,9 @@ class AsyncSemaphore(HasPath):
         async with semaphore.lease() as lease:
             ...
 
-    The semaphore itself is made to be shared; each contender has a lease of its own.  All must
-    agree on the count: it is written down, and ValueError tells of another one.  That node stays
-    when the last lease is released; delete it when none will be wanted.
+    Tasks may share this object; each contender has a lease of its own.  All must agree on
+    the count: it is written into the semaphore's node, and a different count is a ValueError.  The
+    node stays when the last lease is released; delete it when the semaphore is no longer used.
     """
 
     def __init__(

@@ -1,19 +1,19 @@
 """The fair lock: an ephemeral sequential child per contender, the lowest number holds.
 
 Every other contender watches only the child right before its own.  A release wakes one waiter, in
-order of arrival; so does the death or the timeout of a contender, which is why a waiter that wakes
-looks again instead of believing that it is its turn.  The one that had only one child ahead need
-not: no later child gets a lower number.  It watches its own child too, so that it would know,
-before that event, if an outsider had taken away its place in the queue.
+order of arrival.  The death or the timeout of a contender also wakes a waiter, so a waiter that
+wakes looks again instead of believing that it is its turn.  A waiter that had only one child ahead
+does not have to look: no later child gets a lower number.  It watches its own child, too: if an
+outsider has taken away its place in the queue, it learns that before the event of the other child.
 
-A child that its owner lets no other read cannot be watched: since CVE-2024-23944 servers keep its
-events from a client that may not read it, and later ones answer no ``exists`` of it.  Behind such a
-child the waiter watches the list of all.
+If its owner lets no other client read a child, the child cannot be watched: since CVE-2024-23944,
+servers keep its events from a client that may not read it, and later servers answer no ``exists``
+of it either.  The waiter after such a child watches the list of all children.
 
 **The child.**  A sequential create is not idempotent: repeating it blindly leaves an orphan in the
-queue that blocks everything behind it.  So the child's name carries the session's id and the
-attempt's; after a lost reply it is looked up, with a ``sync`` before the listing because the server
-that answers may be behind.
+queue that blocks everything after it.  So the child's name has the session's id and the attempt's
+id.  After a lost reply the child is looked up, with a ``sync`` before the listing, because the
+server that answers may be behind the others.
 
     /path/<session id>-<attempt id>-lock-<sequence>
 
@@ -23,15 +23,14 @@ answers with the stat, once for each connection; there a plain one is followed b
 
 ``lock-`` and ten digits is what Curator, go-zookeeper and (told the pattern ``-lock-``) kazoo
 understand, ``__lock__`` what kazoo does by itself.  Every child that ends in ten digits counts as a
-contender here, whatever client has made it.  The waiter right behind one that is not ephemeral ends
-with an error instead of waiting without end.
+contender here, whatever client has made it.  If such a child is not ephemeral, the waiter right
+after it ends with an error instead of waiting without end.
 
 The election is a queue of candidates, of which the first leads: leadership is a fair lock.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from contextlib import closing, suppress
 from functools import partial
@@ -51,15 +50,7 @@ from zkwire.recipes._node import (
     permanent,
 )
 from zkwire.recipes._recipe import HasPath
-from zkwire.recipes.runtime import (
-    answers,
-    ensure_gone,
-    in_time,
-    newest,
-    retry,
-    runtime_of,
-    unwrap_multi_error,
-)
+from zkwire.recipes.runtime import newest, runtime_of, unwrap_multi_error
 from zkwire.session.waitable import Watch
 from zkwire.wire.model import EventType
 from zkwire.wire.paths import LAST_SEQUENCE, SEQUENCE_DIGITS, sequence_number
@@ -99,9 +90,9 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
     Raises OperationTimeoutError after the ``operation_timeout``, without one after two session
     timeouts.
     """
-    deadline = in_time(runtime, None)
+    deadline = runtime.in_time(None)
     try:
-        names = await retry(runtime, deadline, runtime.operations.get_children, path)
+        names = await runtime.retry(deadline, runtime.operations.get_children, path)
     except errors.NoNodeError:
         return []
     numbers = {f"{path}/{name}": sequence_number(name) if numbered else 0 for name in names}
@@ -115,7 +106,7 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
                 try:
                     data, stat = await runtime.until(reply, deadline)
                 except errors.ConnectionLossError:
-                    data, stat = await retry(runtime, deadline, runtime.operations.get_data, node)
+                    data, stat = await runtime.retry(deadline, runtime.operations.get_data, node)
             except errors.NoAuthError:
                 text, stat = None, await _stat(runtime, deadline, node)
             else:
@@ -128,7 +119,7 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
 async def _stat(runtime: Runtime, deadline: float, node: str) -> Stat:
     """The stat of a node; all zeros if the server does not tell.  NoNodeError if it is gone."""
     try:
-        stat = await retry(runtime, deadline, runtime.operations.exists, node)
+        stat = await runtime.retry(deadline, runtime.operations.exists, node)
     except errors.NoAuthError:
         return UNKNOWN
     if stat is None:
@@ -179,7 +170,7 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
     next call goes on from where this one was.
     """
     read = runtime.operations.get_children_with_stat
-    names, stat = await retry(runtime, deadline, read, path)
+    names, stat = await runtime.retry(deadline, read, path)
     number, highest = next_number(stat.cversion, stat.num_children), highest_number(names)
     if number > highest:
         return number
@@ -203,7 +194,7 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
 async def _counter(runtime: Runtime, path: str, deadline: float | None) -> int:
     """Where the counter of ``path`` stands, after all that this client has asked for."""
     sync, exists = runtime.operations.sync, runtime.operations.exists
-    _, stat = await answers(runtime, deadline, lambda: (sync(path), exists(path)))
+    _, stat = await runtime.answers(deadline, lambda: (sync(path), exists(path)))
     if stat is None:
         raise errors.NoNodeError(op="exists", path=path)
     return next_number(stat.cversion, stat.num_children)
@@ -263,12 +254,11 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             except errors.ServerError:
                 attempt.entered = attempt.node is not None
                 raise
-            except errors.NotSentError:
+            except errors.ConnectionLossError as lost:
                 if attempt.node is not None:
                     return await self._list(deadline)
-            except errors.OutcomeUnknownError:
-                if attempt.node is not None:
-                    return await self._list(deadline)
+                if isinstance(lost, errors.NotSentError):
+                    continue
                 names = await self._find(attempt, deadline)
                 if attempt.node is not None:
                     self._check_sequence(attempt)
@@ -281,7 +271,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         for name in names:
             if attempt.node is None and name.startswith(attempt.id):
                 path = f"{self._path}/{name}"
-                stat = await retry(runtime, deadline, operations.exists, path)
+                stat = await runtime.retry(deadline, operations.exists, path)
                 if stat is not None and stat.ephemeral_owner == runtime.session_id:
                     attempt.node, attempt.stat = path, stat
         return names
@@ -290,7 +280,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         """Delete all children of the attempt but one: it would wait for the others."""
         own = self._name(attempt)
         for name in [name for name in names if name.startswith(attempt.id) and name != own]:
-            await ensure_gone(self._runtime, deadline, f"{self._path}/{name}")
+            await self._runtime.ensure_gone(deadline, f"{self._path}/{name}")
             names.remove(name)
 
     async def _list(self, deadline: float | None, *, sync: bool = False) -> list[str]:
@@ -298,11 +288,10 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         path, operations = self._path, self._runtime.operations
         asked = [operations.sync] * sync + [operations.get_children]
         try:
-            found = await answers(self._runtime, deadline, lambda: [ask(path) for ask in asked])
+            found = await self._runtime.answers(deadline, lambda: [ask(path) for ask in asked])
         except errors.NoNodeError:
             return []
-        names: list[str] = found[-1]
-        return names
+        return found[-1]
 
     async def _leave_queue(self, attempt: Attempt, deadline: float | None) -> None:
         """Leave the queue and see it done, if that is possible in time."""
@@ -315,7 +304,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         attempt.entered = False
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
-        with contextlib.suppress(errors.NoNodeError):
+        with suppress(errors.NoNodeError):
             if attempt.node is not None:
                 await operations.delete(attempt.node)
                 return
@@ -347,11 +336,11 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         whether its node was created, and goes on within the time limit.
 
         When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
-        or is cancelled or interrupted, nothing is held, no node stays behind, and the caller may
+        or is cancelled or interrupted, nothing is held, no node is left, and the caller may
         try again at once: the deletion has been asked for when this ends, and without a connection
-        the node is deleted on the next one, or goes with the session.  What an error keeps from
-        being asked for (a full stack, memory that has run out) the client asks for by itself, at
-        once if it can, and at the latest with its next heartbeat.
+        the node is deleted on the next one, or goes with the session.  If an error (a full stack,
+        memory that has run out) keeps this call from asking for it, the client does so by itself,
+        at once if it can, and at the latest with its next heartbeat.
 
         NodeExistsError names a node that it would wait for and that is not ephemeral.
         LockInUseError if this object holds the lock already, or is being acquired or released.
@@ -381,7 +370,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             own = self._name(attempt)
             if attempt.stat is None:  # the create has told none
                 exists = self._runtime.operations.exists
-                attempt.stat = await retry(self._runtime, deadline, exists, attempt.node)
+                attempt.stat = await self._runtime.retry(deadline, exists, attempt.node)
             if own not in names or attempt.stat is None:
                 # An outsider has deleted the node and with it the place in the queue.
                 self._end_claim()
@@ -417,7 +406,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         left = self._places
         for name in filter(attempt.is_former, names):
             path = f"{self._path}/{name}"
-            stat = await retry(self._runtime, deadline, self._runtime.operations.exists, path)
+            stat = await self._runtime.retry(deadline, self._runtime.operations.exists, path)
             left -= stat is not None and stat.ephemeral_owner == self._runtime.session_id
             if left == 0:
                 raise former(path)
@@ -468,9 +457,9 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         """Return when the contender ``ahead`` may be gone; True if it is."""
         path, watch = f"{self._path}/{ahead}", Watch()
         try:
-            # get_data and not exists: it leaves no watch behind on a node that is gone.
+            # get_data and not exists: it leaves no watch on a node that is gone.
             read = self._runtime.operations.get_data
-            seen = await retry(self._runtime, deadline, read, path, watch=watch)
+            seen = await self._runtime.retry(deadline, read, path, watch=watch)
             if seen.stat.ephemeral_owner == 0:
                 raise permanent(path)
             event = await self._runtime.event(watch, deadline)
@@ -493,7 +482,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
         # Without a node all of it was deleted; the list will say so.
         with suppress(errors.NoNodeError), closing(Watch()) as watch:
             read = self._runtime.operations.get_children
-            now = await retry(self._runtime, deadline, read, self._path, watch=watch)
+            now = await self._runtime.retry(deadline, read, self._path, watch=watch)
             stand = set(names).issubset(now)
             del now
             if stand and not await self._runtime.event(watch, deadline):

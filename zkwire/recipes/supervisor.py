@@ -14,8 +14,8 @@ Invariants:
   call, does without it.
 * A later session begins with a ``sync``: what is read in it is never older than what was read in
   the one before.
-* Clients that are never connected are followed by pauses that double, a session that has ended at
-  once by a short one, and one that has lasted by none.
+* After clients that are never connected there are pauses, which double; after a session that has
+  ended at once there is a short pause; after a session that has lasted there is none.
 
 **Leadership**: in each session a candidacy, in each term a call of the user's function.  A term is
 a fair lock.  What it promises, its ``fence`` and its ``lost`` are the lock's; this adds only that a
@@ -31,7 +31,7 @@ from zkwire import errors
 from zkwire.operations.nodes import rehearse
 from zkwire.recipes import _service
 from zkwire.recipes._recipe import HasPath, SupervisedRuntime
-from zkwire.recipes.runtime import SESSION_OVER, retry
+from zkwire.recipes.runtime import SESSION_OVER
 from zkwire.session.waitable import Either, Waitable, check_timeout
 
 TYPE_CHECKING = False
@@ -171,7 +171,8 @@ class SessionLoop:
         try:
             while True:
                 lasted = await self._run(self._newest)
-                if lasted is not None:  # one that is killed again and again must not wait for long
+                # The pauses begin anew: a session may be killed again and again.
+                if lasted is not None:
                     pause = 0.0 if lasted else _service.FIRST_PAUSE
                 if self._closed:
                     return
@@ -209,14 +210,14 @@ class SessionLoop:
         return lasted
 
     async def _catch_up(self, driver: Any) -> None:
-        """See to it that the server is not behind the one of the last session.
+        """See to it that the server knows at least what the last session's server knew.
 
         A refusal is logged and tried again, as those of services are.
         """
         trouble = _service.Problem(None, self.dispatch)
         while True:
             try:
-                await retry(driver, None, driver.operations.sync, "/")
+                await driver.retry(None, driver.operations.sync, "/")
                 return
             except errors.BUSY:
                 pass  # a server that takes its time to refuse is asked again at once
@@ -333,7 +334,7 @@ class SessionLoop:
     async def client(self, timeout: float | None = None) -> Any:
         """The client of the present session, for requests now; wait up to ``timeout`` s for one.
 
-        For what comes later ask again: once its session is over each call to it raises
+        Ask again for later requests: once a client's session is over, each call to it raises
         SessionExpiredError.  UnreachableError when the time runs out; raises what has ended the
         supervisor.
         """
@@ -541,8 +542,8 @@ class SupervisorView:
         because of the network (ConnectionLossError, OperationTimeoutError, LockLostError, the end
         of its session).  Any other error of the function ends the supervisor: it is logged at once
         with its traceback, and ``wait`` and the end of the ``with`` raise it.  ``text`` is for
-        other candidates to read (:class:`Election`).  With ``names="kazoo"`` it and kazoo's
-        Election exclude each other at one path, else they do not.
+        other candidates to read (:class:`Election`).  With ``names="kazoo"``, this and kazoo's
+        Election exclude each other at one path; without it they do not.
 
         A candidacy that the server refuses is logged and tried again; ``problem`` of the
         :class:`Leadership` that this returns, and ``on_problem``: see docs/supervisor.md#refusals.

@@ -1,9 +1,9 @@
 """A node's data, or its children, in each newest state, without an older one after it.
 
-A read sets a watch and a reader gets what it returned; when the watch has fired and the reader asks
-for more, the next read follows.  So a burst of changes costs one read, and for a reader that is
-slow nothing is kept; only what comes after a time limit is, for the next call.  There is one
-reader at a time, or a callback.
+A read sets a watch, and the reader gets what the read returned.  When the watch has fired and the
+reader asks for more, the next read follows.  So a burst of changes costs one read, and no states
+pile up for a slow reader; only a state that comes after a time limit is kept, for the next call.
+There is one reader at a time, or a callback.
 
 What makes the last state certain is the server's own promise: a watch is set by the very read that
 returned the state, and set again, after a lost connection, with the zxid up to which the client has
@@ -11,8 +11,8 @@ seen changes; the server fires it at once if the node is different (``DataTree.s
 zxid also keeps a session from servers that have seen less; a supervisor's next session begins
 with a sync.
 
-Which states lay between two that were read is known from their stats only.  ``skipped`` is False
-where these prove that there was none, else True.
+Whether there were states between two that were read is known only from their stats.  ``skipped`` is
+False if these prove that there was none, else True.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from contextlib import closing
 from operator import attrgetter
 
 from zkwire.errors import ClientClosedError, NoNodeError
+from zkwire.jute.record import Record
 from zkwire.operations.nodes import check_flag
 from zkwire.recipes._service import (
     Condition,
-    SeenChildren,
-    SeenData,
     Service,
     call_back,
     sessions_of,
@@ -42,9 +41,39 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import Stat
     from zkwire.operations import Operations
-    from zkwire.recipes._service import Background, ChildrenCallback, DataCallback, OnProblem
+    from zkwire.recipes._service import Background, OnProblem
     from zkwire.recipes.runtime import AsyncClientLike
     from zkwire.wire.model import Event
+
+
+class SeenData(Record):
+    """A state of a node: its data and stat, None while it does not exist.
+
+    ``skipped``: states between the one before and this one may have been missed.  With a watch that
+    fires once a reader cannot see each of two changes that follow one another; False is a proof.
+    """
+
+    data: bytes | None
+    stat: Stat | None
+    skipped: bool
+
+
+class SeenChildren(Record):
+    """A state of a node's children: their names, sorted, and the node's stat.
+
+    None while the node does not exist; ``skipped`` as in :class:`SeenData`.
+    """
+
+    children: list[str] | None
+    stat: Stat | None
+    skipped: bool
+
+
+if TYPE_CHECKING:
+    DataCallback = Callable[[SeenData], object] | Callable[[SeenData, Event | None], object]
+    ChildrenCallback = (
+        Callable[[SeenChildren], object] | Callable[[SeenChildren, Event | None], object]
+    )
 
 
 class NodeWatcher(Service):
@@ -84,7 +113,7 @@ class NodeWatcher(Service):
         self._wanted = callback is not None
         self._asked = Condition(lambda: self._wanted and self._next is None)
         if callback is not None:
-            self._begin_once()
+            self._begin()
 
     def _call(self) -> object:
         """Call the callback; the next read follows its end."""
@@ -142,7 +171,7 @@ class NodeWatcher(Service):
             self._readers.append(reader)
             if self._readers[0] is not reader:
                 raise RuntimeError("a state goes to one reader: make another watch for this one")
-            self._begin_once()
+            self._begin()
             self._wanted = True
             self._asked.notify()
             there = await self._until(lambda: self._next is not None, limit)
@@ -156,9 +185,6 @@ class NodeWatcher(Service):
         return until_closed(
             self.next, lambda: self._closed, lambda: None if self._readers else self.close()
         )
-
-    def _abandon(self) -> None:
-        self.close()
 
     def close(self) -> None:
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
@@ -178,10 +204,8 @@ class NodeWatcher(Service):
                     if refused:
                         await runtime.operations.exists(self._path)
                         refused = False
-                    event, look = None, await self._look(runtime.operations, watch)
-                    if look:
-                        event = await runtime.event(watch, None)
-                    self._fired = event
+                    if await self._look(runtime.operations, watch):
+                        self._fired = await runtime.event(watch, None)
             except REPEATABLE:
                 pass  # only reads were asked for: they are repeated, each with a watch of its own
             except RuntimeError:

@@ -1,4 +1,4 @@
-"""From the first byte of a connection to the moment when it is as good as the one before.
+"""From the first byte of a connection to the moment when it can replace the one before.
 
     greeting -> SASL, if the client has a mechanism -> credentials and watches, in one go -> done
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class Authentication:
     """The credentials of a session, sent on every connection, and the requests that wait for them.
 
-    A server answers credentials at once, before the replies to earlier requests.  Their answers
-    keep their own order, so they are matched with the credentials sent on this connection and not
-    with the unanswered requests.  A lost connection ends nothing: the credential is sent on the
-    next one."""
+    A server answers credentials at once, before the replies to earlier requests.  These answers
+    keep their own order, so they are matched with the credentials that were sent on this
+    connection, and not with the unanswered requests.  A lost connection ends nothing: the
+    credential is sent again on the next connection."""
 
     __slots__ = ("_sent", "_waiting")
 
@@ -75,7 +75,7 @@ class Authentication:
 
     @property
     def waiting(self) -> list[deque[Request]]:
-        """The requests that wait for each credential; it stays when these have ended."""
+        """The requests that wait for each credential; it stays when its requests have ended."""
         return list(self._waiting.values())
 
     def receive(self, code: int) -> Iterator[Request]:
@@ -163,7 +163,7 @@ class Identity:
         if known not in {0, answer.session_id}:
             return False
         self.session_id, self.passwd = answer.session_id, answer.passwd or b""
-        # What the ensemble knows stays what it is on a server that has lost the ensemble.
+        # A session that the ensemble knows is never local, also on a read-only server.
         self._local = bool(answer.read_only) and known == 0
         return True
 
@@ -246,7 +246,7 @@ class Handshake:
     # --- credentials and watches ------------------------------------------------------------------
 
     def restore(self, watches: WatchTable, last_zxid: int) -> list[bytes]:
-        """The frames that make the connection as good as the last one."""
+        """The frames that restore on this connection what the last one had."""
         self.challenge, self.restored = None, True
         frames = list(watches.frames(last_zxid))
         self._missing = len(frames)

@@ -1,11 +1,16 @@
-"""The connect string, which server to try when, and the search for a read-write server.
+"""The connect string, and which server to try when.
 
-Decides the order of servers, and of the addresses of a name (shuffled once, then in turn), and how
-long to pause: not at all in the first round after a connection that was of use, then before each
-attempt, twice as long from round to round, with jitter, up to a second.  The only server, if it has
-closed the connection, is left alone for a moment: another client that ends the session takes it
-over first, and a client that takes it back before the end waits for answers that never come
-(hazard A55).  This module must not resolve names or make randomness: that is passed in as ``rng``.
+Decides the order of servers, and of the addresses of a name: both are shuffled once, then tried in
+turn.  Decides also how long to pause.  The first round after a connection that was of use has no
+pause.  Later rounds have one before each attempt; it doubles from round to round, has jitter, and
+is at most a second.
+
+If there is only one server, and it has closed the connection, the client waits for a moment before
+it connects again.  Another client may be about to end the session, and has to take the session over
+for that.  A client that takes it back before the end would wait for answers that never come (hazard
+A55).
+
+This module must not resolve names.  Randomness is passed in as ``rng``.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 2181
 FIRST_PAUSE = 0.05  # seconds
 LONGEST_PAUSE = 1.0
-# How many addresses keep their place in the order; those of containers change forever.
+# How many addresses keep their place in the order: containers get new addresses again and again.
 MOST_RANKS = 1000
 
 # How a configuration says that clients may use any address of a server.
@@ -33,7 +38,7 @@ _EVERY_ADDRESS = {"", "0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]"}
 def parse_hosts(text: str) -> tuple[list[tuple[str, int]], str]:
     """``"a:2181,[::1]:2182,b/chroot"`` as a list of (host, port), and the chroot ("" for none).
 
-    Empty places between commas and behind the last are left out, as ZooKeeper's own clients do.
+    Empty places between commas and after the last one are skipped, as by ZooKeeper's own clients.
     """
     if not isinstance(text, str):
         raise TypeError(f"hosts must be a str such as 'host:2181,...', not {type(text).__name__}")
@@ -79,8 +84,8 @@ def _parse_host(server: str, text: str) -> tuple[str, int]:
 def parse_config(data: bytes) -> list[tuple[str, int]]:
     """The (host, port) of each server in an ensemble's configuration that has a port for clients.
 
-    A line is ``server.1=zoo1:2888:3888:participant;[zoo1:]2181`` (Java's ``QuorumServer``).  A
-    missing address for clients, or one that means every address, is the server's own.
+    A line is ``server.1=zoo1:2888:3888:participant;[zoo1:]2181`` (Java's ``QuorumServer``).  If the
+    address for clients is missing, or means every address, the server's own address is used.
     """
     hosts: list[tuple[str, int]] = []
     for line in data.decode("utf-8", "replace").splitlines():
@@ -129,8 +134,9 @@ class HostList:
     def arrange(self, addresses: list[Address]) -> list[Address]:
         """The addresses of one name, in a random order that stays the same for this client.
 
-        Without ``shuffle`` in the resolver's, which gives all clients the same order.  Which family
-        goes first stays the resolver's choice: it knows what this machine can reach (RFC 6724).
+        Without ``shuffle`` it is the resolver's order, which is the same for all clients.  In both
+        cases the resolver decides which family comes first: it knows what this machine can reach
+        (RFC 6724).
         """
         if len(addresses) < 2 or not self._shuffle:
             return addresses
@@ -167,7 +173,7 @@ class HostList:
     def pause(self, *, closed: bool = False) -> float:
         """Seconds to wait before :meth:`next`, after an attempt failed or a connection broke.
 
-        With ``closed`` the server has ended the connection, in good order or not.
+        ``closed``: it was the server that ended the connection, whether cleanly or not.
         """
         rounds, self._failures = self._failures // len(self._hosts), self._failures + 1
         if closed and len(self._hosts) == 1:
@@ -176,53 +182,3 @@ class HostList:
             return 0.0
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(rounds - 1, 10))
         return pause * (0.5 + 0.5 * self._rng.random())
-
-
-FIRST_SEARCH_PAUSE = 0.1
-LONGEST_SEARCH_PAUSE = 60.0
-READ_WRITE = b"rw"
-
-
-class ReadWriteSearch:
-    """The search for a read-write server while the client is connected to a read-only one.
-
-    Decides which server is asked and when: 100 ms after the connection was made, then after pauses
-    that double up to a minute (Java's ``ClientCnxn.pingRwServer``).  The I/O layer asks, with the
-    four-letter word ``isro``.
-
-    ``asking`` is the server that the I/O layer must ask now, ``at`` the time in seconds at which
-    the next one is asked; both are None outside a search.
-    """
-
-    __slots__ = ("_hosts", "_pause", "asking", "at")
-
-    def __init__(self, hosts: HostList) -> None:
-        self._hosts = hosts
-        self._pause = 0.0
-        self.asking: tuple[str, int] | None = None
-        self.at: float | None = None
-
-    def start(self, now: float) -> None:
-        """The client has connected to a read-only server."""
-        self._pause, self.asking, self.at = FIRST_SEARCH_PAUSE, None, now + FIRST_SEARCH_PAUSE
-
-    def stop(self) -> None:
-        """The client is no longer connected to a read-only server."""
-        self.asking = self.at = None
-
-    def on_deadline(self, now: float) -> None:
-        """Ask the next server if that is due."""
-        if self.at is not None and now >= self.at:
-            self.asking, self.at = self._hosts.next(), None
-
-    def answered(self, answer: bytes, now: float) -> bool:
-        """The server's answer, b"" for none; True if it is read-write: it is tried next then."""
-        server, self.asking = self.asking, None
-        if server is None:
-            return False  # the connection has been lost meanwhile
-        if answer.startswith(READ_WRITE):
-            self._hosts.prefer(server)
-            return True
-        self._pause = min(self._pause * 2, LONGEST_SEARCH_PAUSE)
-        self.at = now + self._pause
-        return False

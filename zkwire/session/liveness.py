@@ -1,41 +1,43 @@
 """When to ping, when a connection counts as dead, and until when the session surely lives.
 
-Plain arithmetic on the caller's clock, in seconds; this module must not read a clock, send, or
-decide what follows.  A connection on which the client sends nothing for a third of the session
-timeout is pinged, one on which nothing arrives for two thirds is dead: both as in the Java client
-(``ClientCnxn.SendThread``).
+Plain arithmetic on the caller's clock, in seconds.  This module must not read a clock, send, or
+decide what follows.  If the client sends nothing for a third of the session timeout, the connection
+is pinged.  If nothing arrives for two thirds of it, the connection is dead.  Both are as in the
+Java client (``ClientCnxn.SendThread``).
 
-Two more rules are for a session that has ended behind its connection.  Another client takes it over
-and closes it; this client, whose connection ends with that, is back between the request and the
-end; then ZooKeeper drops all that it is sent, pings included, and goes on telling it of changes
+Two more rules are for a connection whose session has ended unnoticed.  Another client takes the
+session over and asks the server to close it.  That ends this client's connection, and this client
+may reconnect before the request to close is carried out.  ZooKeeper then drops everything that
+this client sends, pings included, but still tells it of changes
 (``ZooKeeperServer.submitRequestNow``, seen with 3.8.0).
 
 * A connection that brings nothing but events for a whole session timeout is dead.
-* One that comes right behind one that this server has closed is in *doubt*: it is pinged when the
-  other client's request has surely been carried out, and dead if no answer follows within a third
-  of the session timeout.
+* A connection made right after this server has closed the last one is in *doubt*.  It is pinged
+  when the other client's request has surely been carried out, and is dead if no answer follows
+  within a third of the session timeout.
 
-The *session's lease* is stricter than that.  Only a server can say that a session has expired; what
-is held in the session's name must act as if it had once a session timeout has passed since the
-*sending* of the last answered request, the latest moment of which it is known that the server's
-own timer started no earlier.  Bytes that arrive keep a connection alive and do not prolong the
-lease: they may have been on their way for any length of time.  While one reply takes longer than a
-session timeout to arrive, the answers to pings wait behind it, so a lock counts as lost though the
-session lives on; a shorter reply or a longer session timeout avoids that.
+The *session's lease* is stricter than that.  Only a server can say that a session has expired.  But
+whatever is held in the session's name must act as if the session had expired when a session timeout
+has passed since the *sending* of the last answered request: the server's own timer surely did not
+start before that moment.  Bytes that arrive keep a connection alive, but do not prolong the lease:
+they may have been on their way for any length of time.  While one reply takes longer than a session
+timeout to arrive, the answers to pings can only come after it.  So a lock counts as lost although
+the session lives on; a shorter reply or a longer session timeout avoids that.
 
-The lease has two gaps, since a follower answers pings and reads by itself and reports its clients
-to the leader only when the leader asks, every half tickTime (``Leader.lead``, ``Learner.ping``; a
+The lease has two gaps.  A follower answers pings and reads by itself, and reports its clients to
+the leader only when the leader asks, every half tickTime (``Leader.lead``, ``Learner.ping``; a
 write does not count as a report either).  In both gaps two contenders can believe that they hold a
-lock, and only ``fence``, checked by the resource, or ``guard`` protects.
+lock, and only ``guard``, or ``fence`` if the resource checks it, protects.
 
 * A follower that is cut off from its leader continues to answer for up to syncLimit times tickTime
   (10 s in ZooKeeper's sample configuration) and so prolongs the lease here, while the leader may
   expire the session a session timeout after the last report.  An answered write or ``sync`` shows
   that the server was in touch.
 * A follower that crashes between an answer and its next report has not reported that request, so
-  the leader counts from the one before.  That one was sent up to a ping interval earlier (more if
-  this side was late), plus half a tick if several came after the last report; the leader rounds up
-  to a whole tick, which gives up to one tick back.  :class:`Reported` closes this gap.
+  the leader counts from an earlier request.  That was sent up to a ping interval earlier (more if
+  this side was late), and half a tick earlier still if several requests came after the last report.
+  The leader rounds up to a whole tick, which gives up to one tick back.  :class:`Reported` closes
+  this gap.
 """
 
 from __future__ import annotations
@@ -61,14 +63,14 @@ if TYPE_CHECKING:
 PROGRESS_BYTES = 1024
 
 # Seconds from the greeting of a connection in doubt to a ping.  The answer may take a third of the
-# session timeout: it waits behind the session's writes, and a disk may take seconds for one.
+# session timeout: it comes after those to the session's writes, and a disk may take seconds.
 SETTLED = 0.1
 
 # Seconds after which a connection has served, even if nothing was answered on it.
 STEADY = 1.0
 
-# Seconds from ping to ping, in margins: an answer confirms the one before if it arrives within a
-# quarter of a margin.
+# The time from ping to ping, in margins: an answer confirms the answer before it if it arrives
+# within a quarter of a margin.
 _PINGS_APART = 1.25
 # A session timeout has at least so many margins: up to twice two ping intervals pass before an
 # answer counts.
@@ -102,7 +104,7 @@ class Liveness:
         self._opened = now
         self._counts = True  # an answer prolongs the lease
         self._pings: deque[float] = deque()
-        self._proof_at = -math.inf  # an answer behind this ends the doubt
+        self._proof_at = -math.inf  # an answer after this ends the doubt
         self.last_send: float = now
         self.last_receive: float = now
         self.last_answer: float = now  # or a good part of one
@@ -191,26 +193,28 @@ class Liveness:
     def lease_deadline(self) -> float:
         """When the session's lease ends; 0 before the first handshake.
 
-        But for the two gaps, no server has expired the session before then.
+        No server has expired the session before then, except in the two gaps.
         """
         return max(0.0, self._contact + self.timeout)
 
     @property
     def lease_ends_first(self) -> bool:
-        """Whether the lease may end before the next ping is due, as behind a slow answer."""
+        """Whether the lease may end before the next ping is due, as after a slow answer."""
         return self.last_send - self._contact > self.timeout * 2 / 3
 
 
 class Reported(Liveness):
-    """Prolongs the lease only by what the server has had ``margin`` seconds to report.
+    """Prolongs the lease only by answers that the server has had ``margin`` seconds to report.
 
-    An answer counts once the same server has answered a request sent ``margin`` seconds after it: a
-    server that was alive then, and in touch with its leader, has reported the client meanwhile, if
-    the margin is more than half a tick.  Hence pings a little more than a margin apart.
+    An answer counts once the same server has answered a request that was sent ``margin`` seconds
+    later.  A server that was alive then, and in touch with its leader, has reported the client
+    meanwhile, if the margin is more than half a tick.  So pings are a little more than a margin
+    apart.
 
-    A server that grants less than five margins gets a smaller one, or else every lease would end
-    while each ping is answered.  That is more than half a tick if more than 2.5 ticks are granted,
-    and no server grants less than 2 unless its ``maxSessionTimeout`` says so.
+    If a server grants less than five margins, a smaller margin is used: otherwise every lease would
+    end although each ping is answered.  The smaller margin is more than half a tick if more than
+    2.5 ticks are granted, and no server grants less than 2 unless its ``maxSessionTimeout`` says
+    so.
     """
 
     __slots__ = ("_answered_at", "_sent_at", "_wanted")

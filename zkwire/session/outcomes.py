@@ -1,4 +1,4 @@
-"""How a request ends that no server has answered, or that the server does not know.
+"""How a request ends if no server has answered it, or if the server does not know it.
 
 Decides which error it ends with, whether it may have been executed, and what the message tells the
 caller to do next.  It must not know when that happens; all of these texts stand here.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zkwire.wire.ops import Op
 
 
-# What an error adds for its reader, and the log does not: a supervisor has made the next one.
+# What an error adds for its reader.  The log does not: a supervisor has made the next client.
 NEW_CLIENT = "; make a new Client, or ask the supervisor for its next"
 # How a terminal state ends every request that has not ended.
 TERMINAL: dict[State, tuple[type[errors.ZooKeeperError], str]] = {
@@ -39,8 +39,8 @@ UNGREETED = (
     "no quorum, for which read_only=True is)"
 )
 UNGREETED_AGAIN = " before it greeted (perhaps it is not yet up, is full, or has no quorum)"
-# A server closes such a connection without a word.  So does one that restarts, which is far more
-# common and over in a moment: only an error about a search that has lasted too long says it.
+# A server closes such a connection without a word.  So does a server that restarts, which is far
+# more common and soon over.  So only an error about a search that has lasted too long says it.
 _OLDER_DATA = (
     "; perhaps the data of a server are older than zxid {:#x}, which this client has seen, as "
     "after a restart without them: then a new client is the way out"
@@ -70,7 +70,7 @@ def perhaps_older(last_failure: str, last_zxid: int) -> str:
 
 
 def terminal(state: State, request: Request, why: str | None) -> Answered | Failed:
-    """The session has ended in ``state``; ``why`` says more than that, where it is known."""
+    """The session has ended in ``state``; ``why`` says more than the state, where more is known."""
     if request.op is ops.CLOSE_SESSION:
         return ANSWERED
     kind, message = TERMINAL[state]
@@ -116,7 +116,7 @@ def broken(request: Request, written: int, why: str, garbled: bool) -> Failed:
     return Failed(errors.GarbledError if garbled else errors.OutcomeUnknownError, message, True)
 
 
-# Operations that need more than to be sent.
+# Operations for which it is not enough to send a request.
 _LOCAL = (ops.AUTH, ops.REMOVE_WATCHES)
 
 _NO_ZXID = -1
@@ -134,16 +134,17 @@ class UnknownOperations:
     Apache's server refuses such an operation outside its pipeline
     (``UnimplementedRequestProcessor``): the refusal has no zxid, overtakes the answers to earlier
     requests, and the server then closes the connection.  Seen on 3.4.14, 3.6.2, 3.8.0 and 3.9.5:
-    answers to requests before and after it may arrive later than it, and of those after it none,
-    some or all are executed.  An operation that a server knows and has switched off (TTL nodes,
-    ``reconfig``) is refused in its turn, with a zxid, and closes nothing.
+    answers to other requests may arrive after the refusal; of the requests after the unknown one,
+    none, some or all are executed.  An operation that a server knows and has switched off (TTL
+    nodes, ``reconfig``) is refused in its turn, with a zxid, and closes nothing.
 
-    A refusal costs a connection, so it tells of all operations that came with that one or later.
-    It is remembered for the next connection only, and only if that one follows at once and leads to
-    the same server: the protocol does not name a release, and an upgrade ends all connections.
+    A refusal costs a connection.  So all operations that came with the same release, or later, then
+    count as unknown, too.  That is remembered for the next connection only, and only if it follows
+    at once and leads to the same server: the protocol does not name a release, and an upgrade ends
+    all connections.
 
-    ``ops`` are the unknown operations, ``local`` these and all others that need more than to be
-    sent.
+    ``ops`` are the unknown operations.  ``local`` are these and all other operations for which it
+    is not enough to send a request.
     """
 
     __slots__ = ("local", "ops")
@@ -153,7 +154,7 @@ class UnknownOperations:
         self.local: tuple[Op, ...] = _LOCAL
 
     def learn(self, op: Op) -> None:
-        """The server does not know ``op``, so it is older than what came with it or later."""
+        """The server does not know ``op``, nor what came with the same release or later."""
         later = [o for o in ops.OPS.values() if o.release >= op.release > (3, 0) and o is not op]
         self.ops = (*self.ops, *later, op)
         self.local = (*_LOCAL, *self.ops)

@@ -8,7 +8,7 @@ session looks at all other answers one by one.  This module must not know how to
 puts wakers into a request.
 
 Invariants: xids on one connection rise strictly and are never below 1 (a server's throttle does not
-count 0, negative ones are reserved); replies arrive in the order of requests, so the first
+count 0, and negative xids are reserved); replies arrive in the order of requests, so the first
 unanswered request is the only one that a reply can be for.
 """
 
@@ -55,13 +55,13 @@ _ABOUT_SESSION = (errors.SESSION_EXPIRED, errors.SessionMovedError.code)
 
 
 def about_session(answers: Any) -> int:
-    """The code with which a multi was refused for the sake of its session; 0: it was not.
+    """The code with which a multi was refused because of its session; 0: it was not.
 
-    A server looks at the session with each operation (``PrepRequestProcessor.pRequest2Txn``), and
-    answers as if the first one had been refused.  Nothing has been executed.
+    A server checks the session with each operation (``PrepRequestProcessor.pRequest2Txn``), and
+    answers as if the first operation had been refused.  Nothing has been executed.
     """
     if not (answers and isinstance(answers[0], ErrorResponse)):
-        return 0  # a refused multi has errors alone; the answers of others may be many
+        return 0  # a refused multi has nothing but errors; other answers may be long
     for answer in answers:
         if isinstance(answer, ErrorResponse) and answer.err in _ABOUT_SESSION:
             return answer.err
@@ -82,8 +82,8 @@ class Request(Waitable):
     ``path`` is the caller's, for messages; the server's is in ``body``.  ``finish`` turns the
     reply's record into the caller's result.  ``xid`` is 0 until it is sent.  ``deadline`` and
     ``sent_at`` are in seconds; only a request that waits for a connection has a deadline.  ``end``
-    is the position in the connection's outgoing stream behind its last byte: if the kernel has
-    taken fewer bytes, it was not sent.
+    is the position in the connection's outgoing stream after its last byte: if the kernel has taken
+    fewer bytes, it was not sent.
 
     ``watch`` is set by the reply, on the server's path ``watch_path``.  ``own_czxid`` is for the
     own-node watch of a lock, which is in the table from submission on: the czxid of that node.
@@ -272,10 +272,10 @@ class RequestQueue:
     def complete_plain(
         self, data: bytes, live: Liveness, callbacks: list[Waker], now: float
     ) -> int:
-        """End the requests whose plain answers ``data`` begins with; the offset behind those.
+        """End the requests whose plain answers ``data`` begins with; returns the offset after them.
 
-        The first frame that is not plain, not whole or not readable, and all behind it, are left to
-        the session.
+        The first frame that is not plain, or is incomplete or unreadable, and all frames after it
+        are left to the session.
         """
         unanswered, have, at, request = self.unanswered, len(data), 0, None
         newest = self.last_zxid
@@ -318,10 +318,10 @@ class RequestQueue:
     def ask_about(self, request: Request, answers: MultiResponse) -> None:
         """Ask whether the session is over, as the answer to the first request, a multi, says.
 
-        The leader also says so of a follower's local session where the multi makes an ephemeral
-        node.  A session's end reaches the client before the answer to a later sync, so that the
-        multi ends with its own answer when that one is there.  It waits for it as a request that
-        changes nothing, over a lost connection too.
+        The leader also says so if a multi makes an ephemeral node in a follower's local session,
+        which goes on.  So the client sends a sync: the end of the session would reach it before the
+        answer to that.  When that answer comes, the multi ends with its own answer.  Until then the
+        multi waits as a request that changes nothing, also over a lost connection.
         """
         request.op, request.body, request.xid = STILL_THERE, _SYNC_ROOT, 0
         if request.finish is not None:
@@ -332,8 +332,8 @@ class RequestQueue:
     def take_lost(self, sending: bool) -> list[Request]:
         """Remove and return the requests that are lost with their connection.
 
-        All, if it was ``sending`` until then; else those without a deadline, as the others were
-        submitted after the sending had stopped.
+        These are all requests if the connection was ``sending`` until then.  If not, they are the
+        requests without a deadline: the others were submitted after the sending had stopped.
         """
         late = {} if sending else {r: None for r in self.queue if r.deadline is not None}
         lost = [*self.unanswered, *(request for request in self.queue if request not in late)]

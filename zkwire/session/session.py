@@ -26,6 +26,7 @@ write what :meth:`Session.data_to_send` returns; call every function of
 
 from __future__ import annotations
 
+import math
 import struct
 from itertools import islice
 
@@ -52,6 +53,11 @@ _REPLY = struct.Struct(">iqi")  # xid, zxid, err
 _REPLY_BYTES = _REPLY.size
 _read_reply = _REPLY.unpack_from
 
+# Seconds before a server is asked whether it is read-write, while the present one is read-only.
+FIRST_SEARCH_PAUSE = 0.1
+LONGEST_SEARCH_PAUSE = 60.0
+READ_WRITE = b"rw"
+
 _EXPIRED = errors.SESSION_EXPIRED
 _NO_NODE = errors.NoNodeError.code
 _SESSION_MOVED = errors.SessionMovedError.code
@@ -65,20 +71,10 @@ class Session(SessionStatus):
     last_failure: str
     control_frames: list[bytes]
 
-    @property
-    def session_id(self) -> int:
-        """The session's id; 0 before the first handshake."""
-        return self._identity.session_id
-
-    @property
-    def lease_deadline(self) -> float:
-        """When the session's lease ends: no server expires it before; 0 before any handshake."""
-        return 0.0 if self.ended else self._live.lease_deadline
-
     # --- for callers ------------------------------------------------------------------------------
 
     def submit(self, request: Request, now: float) -> None:
-        """Put a request behind all earlier ones.
+        """Put a request after all earlier ones.
 
         Raises what ended the session, ClientClosedError while it is being closed, and RuntimeError
         for a watch that cannot stand beside the others on its path.
@@ -108,10 +104,10 @@ class Session(SessionStatus):
             raise
 
     def push(self, request: Request) -> int:
-        """:meth:`submit` for a request that needs nothing but to be sent.
+        """:meth:`submit` for a request that only has to be sent.
 
-        Returns how many requests are queued then, or 0 where nothing was done because the request
-        needs more.
+        Returns how many requests are queued then.  0: nothing was done, since more than that has to
+        be done for this request.
         """
         if not self.usable or self._closing or request.watch is not None:
             return 0
@@ -205,7 +201,7 @@ class Session(SessionStatus):
         request = Request(ops.CLOSE_SESSION)
         self.submit(request, now)
         self._closing = True
-        # The server frees what is held when it reads this; no claim may outlive that.
+        # When the server reads this, it frees what is held: no claim may last longer.
         self._lose_all(outcomes.CLOSING)
         return request
 
@@ -221,8 +217,8 @@ class Session(SessionStatus):
     def send_alone(self, request: Request, now: float) -> bytes:
         """:meth:`submit` and :meth:`data_to_send` in one, for a request with none before it.
 
-        Returns b"" if other frames wait, or if the request needs more than to be sent; then nothing
-        has happened.
+        Returns b"", and does nothing, if other frames wait, or if the request does not only have to
+        be sent.
         """
         if (
             not self.usable or self._closing or self.queue or self.control_frames
@@ -325,7 +321,8 @@ class Session(SessionStatus):
         self.queue.extendleft(reversed(first))
         self._watches.requests.clear()
         if read_only:
-            self._read_write_search.start(now)
+            self._search_pause = FIRST_SEARCH_PAUSE
+            self._search_at = now + self._search_pause
 
     # --- from the server --------------------------------------------------------------------------
 
@@ -364,7 +361,7 @@ class Session(SessionStatus):
             self._reject(str(error))
         except errors.ProtocolError as error:
             self.broken, self._garbled = str(error), True
-            # With any other outcome the caller would repeat it, and break the next connection too.
+            # After any other outcome the caller would repeat it, and break the next connection too.
             if isinstance(error, errors.ReplyTooLargeError) and self.in_flight:
                 self._fail(self.in_flight[0], outcomes.unreadable(error))
         return whole
@@ -524,9 +521,7 @@ class Session(SessionStatus):
         if self.ended or self.state is State.NOT_STARTED:
             return None
         if self.usable:
-            due = min(self._live.ping_at, self._live.dead_at)
-            if self._read_write_search.at is not None:
-                due = min(due, self._read_write_search.at)
+            due = min(self._live.ping_at, self._live.dead_at, self._search_at)
         else:
             waiting = [*islice(self.queue, 1), *self._identity.authentication]
             due = min([self.give_up_at, *(r.deadline for r in waiting if r.deadline is not None)])
@@ -555,7 +550,8 @@ class Session(SessionStatus):
             elif now >= self._live.ping_at:
                 self._live.ping(now)
                 self.control_frames.append(ops.PING_FRAME)
-            self._read_write_search.on_deadline(now)
+            if now >= self._search_at:
+                self.asking, self._search_at = self.hosts.next(), math.inf
             return
         for waiting in (self.queue, *self._identity.authentication.waiting):
             while waiting and waiting[0].deadline is not None and waiting[0].deadline <= now:
@@ -570,8 +566,19 @@ class Session(SessionStatus):
                 self.broken = outcomes.SILENT if asked else outcomes.UNANSWERED
 
     def answered(self, answer: bytes, now: float) -> bool:
-        """What the server ``asking`` has said, b"" for nothing; True if the client goes to it."""
-        found = self._read_write_search.answered(answer, now) and self.usable
-        if found:
-            self.broken = "a read-write server was found"
-        return found
+        """What the server ``asking`` has said, b"" for nothing; True if the client goes to it.
+
+        The next one is asked after pauses that double up to a minute, as by Java's
+        ``ClientCnxn.pingRwServer``.
+        """
+        server, self.asking = self.asking, None
+        if server is None:
+            return False  # the connection has been lost meanwhile
+        if answer.startswith(READ_WRITE):
+            self.hosts.prefer(server)
+            if self.usable:
+                self.broken = "a read-write server was found"
+            return self.usable
+        self._search_pause = min(self._search_pause * 2, LONGEST_SEARCH_PAUSE)
+        self._search_at = now + self._search_pause
+        return False

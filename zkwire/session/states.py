@@ -76,7 +76,7 @@ class StateChange(Waitable):
 
     @property
     def ready(self) -> bool:
-        """Whether requests are sent at once, or never will be."""
+        """Whether requests are sent at once, or will never be sent any more."""
         return self._machine.state.usable or self._machine.state.terminal
 
 

@@ -9,16 +9,18 @@ Only a server can say that the session has expired.  What is held locally is tol
 session's lease ends (:mod:`zkwire.session.liveness`).
 
 An interrupt (a signal handler that raises, such as Ctrl-C) can end any method between two calls.
-So whatever ends is ended before it is forgotten: the next event finds it in its old place, and
-ending it again changes nothing.  The lines whose place matters for that say ``interrupt-safe``.
+So everything is ended before it is forgotten: if an interrupt comes between, the next event finds
+it in its old place, and ending it again changes nothing.  A line whose place matters for that says
+``interrupt-safe``.
 """
 
 from __future__ import annotations
 
+import math
+
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT, FrameSplitter
 from zkwire.session import outcomes
 from zkwire.session.handshake import Handshake, Identity
-from zkwire.session.hosts import ReadWriteSearch
 from zkwire.session.liveness import Liveness, Reported
 from zkwire.session.outcomes import UnknownOperations
 from zkwire.session.request import Failed, Refused, Request, RequestQueue
@@ -50,8 +52,8 @@ class SessionStatus:
     # More than thirty attributes would make Python look each of them up in a dict.
     __slots__ = (
         "_address", "_all_ended", "_closed_by", "_closing", "_garbled", "_handshake", "_identity",
-        "_live", "_machine", "_peer", "_read_write_search", "_reason",
-        "_receive_limit", "_requests", "_splitter", "_unknown", "_watches", "act_at", "alarms",
+        "_live", "_machine", "_peer", "_reason", "_receive_limit", "_requests", "_search_at",
+        "_search_pause", "_splitter", "_unknown", "_watches", "act_at", "alarms", "asking",
         "broken", "callbacks", "change", "chroot", "control_frames", "ended", "failures", "hosts",
         "in_flight", "last_failure", "lease_holders", "observers", "queue", "refused", "resumed",
         "send_limit", "server", "trace", "usable",
@@ -101,7 +103,11 @@ class SessionStatus:
         self._address: object = None  # of the connection
         self._peer: Address | None = None  # the same, where it is a socket's
         self._closed_by: object = None  # the address whose server has closed the last one
-        self._read_write_search = ReadWriteSearch(hosts)
+        # The server that the I/O layer must ask ``isro`` now, and when the next one is asked, while
+        # the client is connected to a read-only one and searches a read-write one.
+        self.asking: tuple[str, int] | None = None
+        self._search_at: float = math.inf
+        self._search_pause: float = 0.0
         self._closing = False  # close() was called: nothing more is accepted
         self._all_ended = False  # everything that waited knows of the session's end
         self._reason: str | None = None  # why the session ended, if its state does not say it all
@@ -115,6 +121,16 @@ class SessionStatus:
     def state(self) -> State:
         """Where the session stands."""
         return self._machine.state
+
+    @property
+    def session_id(self) -> int:
+        """The session's id; 0 before the first handshake."""
+        return self._identity.session_id
+
+    @property
+    def lease_deadline(self) -> float:
+        """When the session's lease ends: no server expires it before; 0 before any handshake."""
+        return 0.0 if self.ended else self._live.lease_deadline
 
     @property
     def credentials(self) -> Credentials:
@@ -133,7 +149,7 @@ class SessionStatus:
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction that an answer has shown; a server behind it is refused."""
+        """The newest transaction that an answer has shown; a server without it is refused."""
         return self._requests.last_zxid
 
     @property
@@ -155,18 +171,13 @@ class SessionStatus:
 
     @property
     def connection(self) -> object:
-        """A token of the connection, another one for each; compare with ``is``."""
+        """A token of the connection: each connection has its own.  Compare it with ``is``."""
         return self._handshake
 
     @property
     def challenge(self) -> bytes | None:
         """What the I/O layer's SASL mechanism must answer now; b"" at the beginning."""
         return self._handshake.challenge
-
-    @property
-    def asking(self) -> tuple[str, int] | None:
-        """The server that the I/O layer must ask ``isro`` now."""
-        return self._read_write_search.asking
 
     @property
     def has_output(self) -> bool:
@@ -248,7 +259,7 @@ class SessionStatus:
         self._all_ended = True  # interrupt-safe: last
 
     def _lose_all(self, message: str) -> None:
-        """The session has ended, or may have; ``message`` tells what was held why."""
+        """The session has ended, or may have; ``message`` tells the lease holders why."""
         for holder in list(self.lease_holders):
             self.callbacks += holder._lose(message)
             self.lease_holders.pop(holder, None)  # interrupt-safe: last
@@ -258,16 +269,16 @@ class SessionStatus:
         return [*self._requests, *self._identity.authentication]
 
     def _forget_connection(self) -> None:
-        """Start afresh what belongs to one connection."""
+        """Reset what belongs to one connection."""
         self._splitter = FrameSplitter(self._receive_limit)
         self._handshake = Handshake(self._identity)
-        self._read_write_search.stop()
+        self.asking, self._search_at = None, math.inf
         self.control_frames.clear()
         self.refused = False
         self._requests.position = 0
 
     def ending(self, op: str | None = None, path: str | None = None) -> ZooKeeperError:
-        """The error that says how the session ended, for an operation that this ends or refuses."""
+        """The error that says how the session ended, for an operation that fails because of it."""
         kind, message = outcomes.TERMINAL[self.state]
         return kind(self._reason or message, op=op, path=path)
 

@@ -32,9 +32,9 @@ _UNKNOWN = "unknown"
 class TraceFrame(Record):
     """One frame on the wire; ``size`` is in bytes, without the length in front.
 
-    ``time`` is in seconds on the client's monotonic clock.  For a reply ``op`` and ``path`` are
-    those of the request that it answers, ``sent_at`` is the time at which that was sent (None for
-    what the client asks by itself), and ``zxid`` and ``error`` are the reply header's.
+    ``time`` is in seconds on the client's monotonic clock.  For a reply, ``op`` and ``path`` are
+    those of its request, ``sent_at`` is the time at which the request was sent (None if the client
+    sent it by itself), and ``zxid`` and ``error`` are in the header of the reply.
     """
 
     time: float

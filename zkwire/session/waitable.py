@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class Bound:
-    """What refuses to be copied or pickled: a client, and what is made with one.
+    """A client, or an object made with a client: it refuses to be copied or pickled.
 
     The copy of a client would be a second owner of its connection, and the end of either would end
-    the session; the copy of a lock would say that it is held when the lock has been released.
+    the session.  The copy of a lock would say that it is held after the lock has been released.
     """
 
     __slots__ = ()
@@ -164,8 +164,8 @@ class Awaited:
 class Alarm(Waitable):
     """Ready from the moment ``at`` on, in seconds on the I/O layer's clock, once it has rung.
 
-    A session keeps those that have not with its other deadlines, so that they come in virtual time
-    too.
+    A session keeps the alarms that have not rung among its other deadlines, so that they ring in
+    virtual time, too.
     """
 
     __slots__ = ("_rung", "at")
@@ -203,9 +203,9 @@ class Watch(Waitable):
     """Pass it as ``watch=`` to a read or to ``add_watch``, then :meth:`wait` for its events.
 
     Set by a read, it fires once, and the next read can set it again.  It is set when that read
-    succeeds, and by ``exists`` also on a missing node.  A lost connection does not end it: it is
-    set again on the next server, and a node that is different by then fires it.  A node that was
-    created and deleted in between does not.
+    succeeds; ``exists`` sets it on a missing node, too.  A lost connection does not end it: it is
+    set again on the next server, and fires if the node is different by then.  It does not fire for
+    a node that was created and deleted in between.
 
     Set by ``add_watch``, it is persistent and fires until it is closed.  A server does not report
     what happened while the connection was lost, so an event of type REREAD arrives then: a copy of
@@ -213,8 +213,8 @@ class Watch(Waitable):
 
     With a ``callback`` the events go to that function, in the client's callback thread; when the
     session ends, the callback gets one event of type NONE whose ``state`` says how.  Two watches
-    with the same callback are called and closed independently; a callable that is itself passed as
-    ``watch=`` to several reads of one path is called once for a change.
+    with the same callback are called and closed independently.  But if a callable itself is passed
+    as ``watch=`` to several reads of one path, it is called once for a change.
     """
 
     __slots__ = (
@@ -265,7 +265,7 @@ class Watch(Waitable):
 
         Raises what ended the session (SessionExpiredError, AuthFailedError or ClientClosedError),
         ClientClosedError when the watch is closed, and RuntimeError when no read has set it since
-        it fired last.  A time limit or an interrupt changes nothing: the watch stays set, and the
+        it last fired.  A time limit or an interrupt changes nothing: the watch stays set, and the
         next wait returns the event.
         """
         limit = check_timeout("timeout", timeout)
@@ -291,9 +291,9 @@ class Watch(Waitable):
         return None
 
     def _has_arrived(self) -> bool:
-        """Whether there is an event after all, though just now there was none and no watch set.
+        """Whether there is an event by now; a moment ago there was none, and no watch was set.
 
-        Another thread may have delivered it meanwhile, or is delivering it.
+        Another thread may have delivered the event since then, or is delivering it.
         """
         if self._owner is not None:
             self._owner.await_delivery()
@@ -366,7 +366,7 @@ class Watch(Waitable):
             self._armed = max(0, self._armed - 1)
 
     def _deliver(self, event: Event, spent: bool = True) -> None:
-        """The watch fires; ``spent``: for a read, which set it once.  Idempotent."""
+        """The watch fires; ``spent``: a read has set it, for this one event.  Idempotent."""
         if event is not self._latest:
             events = self._events or deque()
             # The one call comes last, so no interrupt separates these four: interrupt-safe.

@@ -9,9 +9,10 @@ request is sent, or whether there is a connection: what the server must be told 
 Invariants:
 
 * ``Watch._places`` holds exactly the kinds and paths at which the table has the watch.
-* A watch is in the table exactly while the server has it or is told of it in the next handshake; it
-  enters with the reply that sets it, in the order of the wire.
-* Other watches are not disturbed: a server is told to forget only what no watch here needs.
+* A watch is in the table exactly while the server has it or is to be told of it in the next
+  handshake.  It enters with the reply that sets it, in the order of the wire.
+* When a watch ends, the others are not disturbed: a server is told to forget only what no other
+  watch needs.
 * Before 3.9 a server keeps *one mode* for each path of a connection and the last request wins
   (``WatcherModeManager``): a read with a watch would end a persistent watch on the same path.  A
   persistent watch sends every event that the one-shot watch waits for, so a read on a path that it
@@ -61,7 +62,7 @@ _OF_THE_SESSION = (errors.SESSION_EXPIRED, errors.SessionMovedError.code, *error
 _NO_WATCHER = Refused(errors.NoWatcherError.code)
 _NO_WATCH = b"\0"  # the last field of every read that can set a watch
 
-# The one-shot watches that each event concerns, and spends; it concerns persistent ones, too.
+# The one-shot watches that each event concerns and spends; it concerns persistent watches, too.
 _SPENT_BY: dict[int, tuple[WatchKind, ...]] = {
     EventType.NODE_CREATED: (WatchKind.DATA, WatchKind.EXIST),
     EventType.NODE_DATA_CHANGED: (WatchKind.DATA, WatchKind.EXIST),
@@ -140,7 +141,7 @@ class WatchTable:
     def add(self, kind: WatchKind, path: str, watch: Watch) -> Watch:
         """Register ``watch``; a second one of the same identity on the same path changes nothing.
 
-        Returns the one that is there now.
+        Returns the watch that is registered now.
         """
         watches = self._set[kind].setdefault(path, {})
         if watch._identity in watches:
@@ -201,11 +202,11 @@ class WatchTable:
         return found
 
     def batches(self) -> Iterator[Batch]:
-        """The paths to set again, by kind, in pieces of so many bytes, or of a longer path.
+        """The paths to set again, by kind, in batches of limited size; a longer path stands alone.
 
         Before 3.9 a server keeps one mode for each path of a connection, and the last one wins.  So
-        persistent watches come last; only a child watch on the path of a recursive one follows, as
-        that one does not get its event.
+        persistent watches come last.  Only a child watch on the path of a recursive watch comes
+        after them, since the recursive watch does not get its event.
         """
         recursive = self._recursive
         last = [path for path in self._set[WatchKind.CHILD] if path in recursive]
@@ -255,7 +256,7 @@ class WatchTable:
                 )
 
     def _ended(self, request: Request) -> bool:
-        """The request sets no watch any more; False if that was known, before an interrupt."""
+        """The request sets no watch any more; False if that was noted before an interrupt."""
         place = request.watch_kind, request.watch_path
         requests = self._expected.get(place, [])
         found = request in requests
@@ -285,7 +286,7 @@ class WatchTable:
             self._release(path, set(), zxid)
 
     def _own_node_answered(self, request: Request, watch: Watch, code: int, record: Any) -> None:
-        """The watch stays if the node is the client's own; without a look at it, ask again."""
+        """The watch stays if the node is the client's own; ask again if that is not known."""
         is_own = code == 0 and record.stat.czxid == request.own_czxid
         if code in _OF_THE_SESSION:
             self._to_repeat.append(request)
@@ -301,10 +302,10 @@ class WatchTable:
         request.watch = self.add(kind, path, watch)
         covered = request.covered and path not in self._to_release
         if covered and not self._needed(path, _COVERED_BY[kind]):
-            # Another kind of persistent watch is there now, which does not cover it.
+            # There is a persistent watch of another kind now, which does not cover this watch.
             self._set_again(path, (kind,), zxid)
         if kind is WatchKind.RECURSIVE:
-            # Before 3.9 it has just replaced a child watch, whose event it does not get.
+            # Before 3.9 it has just replaced a child watch, and does not get its events.
             self._set_again(path, (WatchKind.CHILD,), zxid)
 
     def fail(self, request: Request, watch: Watch, zxid: int, *, withdrawn: bool = False) -> None:
@@ -322,8 +323,8 @@ class WatchTable:
     def take_repeats(self) -> list[Request]:
         """The requests of own-node watches to repeat on a new connection, which has the watches.
 
-        Its server reports only what is newer than this client's last zxid.  The own node may have
-        been deleted, and another one created in its place, before that: only an answer tells.
+        Its server reports only what is newer than this client's last zxid.  Before that the own
+        node may have been deleted, and another one created in its place: only an answer tells.
         """
         requests, self._to_repeat = self._to_repeat, []
         return [
@@ -349,7 +350,7 @@ class WatchTable:
         """The server says that something has happened to ``path``."""
         told = self._concerned(number, path)
         if told:
-            # Servers before 3.9 send no zxid, and none does for what set_watches brings.
+            # Servers before 3.9 send no zxid, and no server does for events after set_watches.
             self._firing = path, self._event(number, path, zxid if zxid > 0 else None), told
             self.fire()
 
@@ -422,7 +423,7 @@ class WatchTable:
         return bool(kinds)
 
     def end_lasting(self, zxid: int) -> None:
-        """No server knows persistent watches: each gets the event that it is removed."""
+        """The server knows no persistent watches: each gets the event that it is removed."""
         for kind in LASTING:
             for path in list(self._set[kind]):
                 self._remove_at(path, (kind,), zxid)
@@ -437,7 +438,7 @@ class WatchTable:
                 self._to_release.add(path)
                 return
             self._to_release.discard(path)
-            # The only type that removes a persistent watch on every server; it removes all others.
+            # Only this type removes a persistent watch on every server; it removes the others, too.
             self._forget(path, WatchType.ANY)
             self._set_again(path, _ONE_SHOT, zxid)
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zkwire.testing.connections import break_connection as break_connection
+    from zkwire import AsyncClient, Client
     from zkwire.testing.container import ZooKeeperContainer as ZooKeeperContainer
     from zkwire.testing.proxy.proxy import FaultProxy as FaultProxy
     from zkwire.testing.server.loop import VirtualClock as VirtualClock
@@ -25,11 +25,27 @@ _HOMES = {
     "Simulation": "zkwire.testing.simulation.simulation",
     "VirtualClock": "zkwire.testing.server.loop",
     "ZooKeeperContainer": "zkwire.testing.container",
-    "break_connection": "zkwire.testing.connections",
 }
 
 # Without the container: a star import needs nothing but Python.
 __all__ = ["Ensemble", "FaultProxy", "Server", "Simulation", "VirtualClock", "break_connection"]
+
+
+def break_connection(client: Client | AsyncClient) -> bool:
+    """Break the connection of this client now; whether there was one.  From any thread.
+
+    The client sees what it would see of a network: requests that are not answered end with
+    OutcomeUnknownError (the server may still read and execute them) or NotSentError, the state
+    becomes DISCONNECTED, and the client connects anew, in the same session.  This returns before
+    that.  For a supervisor, give it the client of the session: ``supervisor.client()``.
+    """
+    from zkwire.net.dial import shut_down
+
+    connection = client._driver.current_connection
+    if connection is None:
+        return False
+    shut_down(connection.sock)
+    return True
 
 
 def __getattr__(name: str) -> object:

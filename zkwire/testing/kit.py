@@ -18,18 +18,18 @@ the end of a life nothing stays that does not stay without a fault: no node, no 
 task.  What hangs, what is lost, and an error that no caller gets fails the sweep, by an
 AssertionError that names the requests and the codes.
 
-It decides which refusals are tried and what is right after them; what a recipe means is the life's
-matter.
+This module decides which refusals are tried and what must be true after them.  What a recipe is for
+is known to the life alone.
 
-A code is plausible for a request if a correct server can answer with it whatever the client has
-seen before.  What says how the nodes are is no refusal in this sense but an answer, and a sweep
-would lie with it: NoNode for a read or a delete, BadVersion, NodeExists for a sequential create.
-(A simulation changes the nodes, and so tells it truthfully.)  NodeExists and NoNode for any other
-create are tried: what they speak of may have changed again before the client looks.
+A code is plausible for a request if a correct server can answer with it, whatever the client has
+seen before.  Codes that tell a client about the nodes are not tried, since they would be lies:
+NoNode for a read or a delete, BadVersion, NodeExists for a sequential create.  (A simulation
+changes the nodes, so that such an answer is true.)  NodeExists and NoNode for any other create are
+tried, because the node may have come or gone again before the client looks.
 
-A request is refused on its way: in its place a read goes to the server that changes nothing, and
-the answer to that is rewritten.  So the order of answers and their zxids are the server's own, and
-any server can be made to refuse.
+The proxy replaces the request by a read that changes nothing, and rewrites the answer to that.  So
+answers have the order and the zxids that the server gave them, and any server can be made to
+refuse.
 """
 
 from __future__ import annotations
@@ -91,11 +91,10 @@ _NUMBER = re.compile(r"\d{10}")
 
 
 class Part(NamedTuple):
-    """One operation of a request, as far as it decides on refusals."""
+    """One operation of a request: its name and path, and what a server may refuse it with."""
 
-    op: str
-    path: str
-    codes: tuple[int, ...]  # what a server may refuse it with
+    name: str
+    codes: tuple[int, ...]
 
 
 class Refusal(NamedTuple):
@@ -111,34 +110,29 @@ class Refusal(NamedTuple):
     part: int = 0
 
     def describe(self) -> str:
-        """For people."""
+        """The refusal in words."""
         error = type(error_for(self.code, "", None)).__name__
         return f"{self.request} (number {self.nth}) refused with {self.code} ({error})"
 
 
-def names(frame: Frame, base: str) -> list[str]:
-    """What the request, or each part of a multi, is called, with paths relative to ``base``."""
-    multi = "multi: " * (frame.op == "multi")
-    return [f"{multi}{part.op} {masked(part.path, base)}" for part in parts(frame)]
-
-
-def parts(frame: Frame) -> list[Part]:
-    """The operation of a request; of a multi all."""
+def parts(frame: Frame, base: str) -> list[Part]:
+    """The operation of a request; of a multi all.  Paths are relative to ``base``."""
     opcode = frame.opcode or 0
     if PLAUSIBLE.get(frame.op) is _CREATE:
-        return [_part(opcode, frame.raw, _HEADER)[0]]
+        return [_part(opcode, frame.raw, _HEADER, base)[0]]
     if frame.op != "multi":
-        return [Part(frame.op, frame.path or "", PLAUSIBLE.get(frame.op, _ANY))]
+        name = f"{frame.op} {masked(frame.path or '', base)}"
+        return [Part(name, PLAUSIBLE.get(frame.op, _ANY))]
     found: list[Part] = []
     header, at = r.MultiHeader.unpack(frame.raw, _HEADER)
     while not header.done:
-        part, at = _part(header.type, frame.raw, at)
-        found.append(part)
+        (name, codes), at = _part(header.type, frame.raw, at, base)
+        found.append(Part(f"multi: {name}", codes))
         header, at = r.MultiHeader.unpack(frame.raw, at)
     return found
 
 
-def _part(opcode: int, data: bytes, at: int) -> tuple[Part, int]:
+def _part(opcode: int, data: bytes, at: int, base: str) -> tuple[Part, int]:
     """The operation whose request is at ``data[at]``, and the offset after it."""
     op = OPS[opcode]
     kind: Any = op.request
@@ -146,7 +140,7 @@ def _part(opcode: int, data: bytes, at: int) -> tuple[Part, int]:
     codes = PLAUSIBLE.get(op.name, _ANY)
     if getattr(request, "flags", 0) in _SEQUENTIAL:
         codes = tuple(code for code in codes if code != errors.NodeExistsError.code)
-    return Part(op.name, request.path, codes), at
+    return Part(f"{op.name} {masked(request.path, base)}", codes), at
 
 
 def refusals(requests: Iterable[Frame], base: str) -> list[Refusal]:
@@ -154,9 +148,9 @@ def refusals(requests: Iterable[Frame], base: str) -> list[Refusal]:
     found: list[Refusal] = []
     seen: Counter[str] = Counter()
     for frame in requests:
-        called, all_parts = names(frame, base), parts(frame)
-        for name in dict.fromkeys(called):
-            alike = [index for index, other in enumerate(called) if other == name]
+        all_parts = parts(frame, base)
+        for name in dict.fromkeys(part.name for part in all_parts):
+            alike = [index for index, other in enumerate(all_parts) if other.name == name]
             found += [
                 Refusal(name, seen[name], code, index)
                 for index in sorted({alike[0], alike[-1]})
@@ -171,7 +165,7 @@ def refuse(refusal: Refusal) -> Action:
 
     def act(frame: Frame) -> Iterable[Step]:
         body = r.RequestHeader(frame.xid or 0, OPCODES["exists"]).encode() + _ROOT.encode()
-        count = len(parts(frame)) if frame.op == "multi" else 0
+        count = len(parts(frame, "")) if frame.op == "multi" else 0
 
         def rewritten(reply: Frame) -> Iterable[Step]:
             return (Send(_refused(reply.raw, refusal, count)),)
@@ -223,11 +217,11 @@ IGNORED = "goes on without it"
 
 
 class Stage:
-    """What one life is given: a client of its own, a path of its own, and the client of others.
+    """What one life is given: a client, a path below which only this life works, and a server.
 
-    ``client`` is the one that is refused things; it is None for a life with a :meth:`supervisor`.
-    ``other`` is a `Client` that talks to the server directly.  ``asynchronous`` says which of both
-    clients this is, so that one life can serve both.
+    ``client`` is the client or the supervisor whose request is refused.  ``other`` is a `Client`
+    that talks to the server directly.  ``asynchronous`` says whether ``client`` is one of asyncio,
+    so that one life can serve both kinds.
     """
 
     def __init__(
@@ -257,16 +251,16 @@ class Stage:
         If it raises the refusal, nothing may be left of it, and it is called once more; with
         ``again=False`` it is not, and the result is None.
         """
-        before = self._ephemerals()
+        before = set(self.ephemerals)
         try:
             return await _called(function, *arguments, **named)
         except ServerError as error:
             self._note_refusal(error)
-        await self.until(lambda: not self._ephemerals() - before, "what it made is gone")
+        await self.until(lambda: before.issuperset(self.ephemerals), "what it made is gone")
         return await _called(function, *arguments, **named) if again else None
 
     async def ask(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """As :meth:`call`, of a service: it goes on, and so what it makes meanwhile may stay."""
+        """As :meth:`call`, for a service: it goes on after a refusal, so what it makes may stay."""
         try:
             return await _called(function, *arguments, **named)
         except ServerError as error:
@@ -295,7 +289,7 @@ class Stage:
         return _Started(_in_thread(lambda: _driven(steps), "kit-call"))
 
     def note(self, outcome: str) -> None:
-        """Say what the recipe has done at the refusal, where a caller is told of it otherwise."""
+        """Say what the recipe has done at the refusal, if no call has raised it."""
         assert self.refused is not None, f"{outcome} without a refusal"
         self._noted = outcome
 
@@ -334,7 +328,10 @@ class Stage:
     @property
     def ephemerals(self) -> list[str]:
         """The ephemeral nodes of this life's sessions, as the server has them."""
-        return sorted(self._ephemerals())
+        tree, sessions = self._server.tree, self._sessions()
+        return sorted(
+            self._server.inspect(lambda: [p for s in sessions for p in tree.ephemerals(s)])
+        )
 
     @property
     def sessions(self) -> int:
@@ -409,7 +406,7 @@ class Stage:
         refusal = self._refusal
         if self.refused is not None or refusal is None or frame.number is None:
             return None
-        called = names(frame, self.path)
+        called = [part.name for part in parts(frame, self.path)]
         if refusal.request not in called:
             return None
         self._to_come -= 1
@@ -434,10 +431,6 @@ class Stage:
         greetings = [f for f in frames if f.kind == "connect" and f.direction == "s2c"]
         ids = dict.fromkeys(ConnectResponse.decode(f.body).session_id for f in greetings)
         return [session_id for session_id in ids if session_id]
-
-    def _ephemerals(self) -> set[str]:
-        tree, sessions = self._server.tree, self._sessions()
-        return set(self._server.inspect(lambda: [p for s in sessions for p in tree.ephemerals(s)]))
 
     def _left(self) -> Counter[str]:
         sessions = self._sessions()
@@ -465,7 +458,7 @@ class Stage:
         if frame is None or refusal is None:
             return
         later = self.requests[self.requests.index(frame) + 1 :]
-        again = any(refusal.request in names(f, self.path) for f in later)
+        again = any(part.name == refusal.request for f in later for part in parts(f, self.path))
         outcome = self._noted or (RAISED if self.raised else REPEATED if again else IGNORED)
         self.outcome = Refused(refusal.request, refusal.code, outcome)
 

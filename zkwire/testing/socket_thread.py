@@ -7,7 +7,7 @@ Rules of such a thread:
 * It alone touches the sockets and the selector.  :meth:`SocketThread.call` runs a function of
   another thread there, between two rounds, so that no event of a round is for a socket that the
   function has closed.
-* Nothing blocks but the one ``select``, and for a moment what finds no free descriptor.
+* Only ``select`` blocks, and :func:`accept` for a moment if no descriptor is free.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def accept(listener: socket.socket) -> tuple[socket.socket, Any] | None:
-    """A connection, which never blocks, and its peer's address; None if no one waits, or has gone.
+    """A connection, which never blocks, and its peer's address; None if no connection waits.
 
-    It sleeps a moment if no descriptor is free: the selector reports the listener until one is.
+    It sleeps a moment if no descriptor is free, since the selector reports the listener until then.
     """
     try:
         sock, address = listener.accept()
@@ -63,9 +63,8 @@ class SocketThread:
     The data of a key of the selector is the function that is called with its events.
     """
 
-    _called: str  # in messages
-
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, called: str) -> None:
+        self._called = called  # in messages
         self._selector = selectors.DefaultSelector()
         self._commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._failure: Exception | None = None
@@ -86,6 +85,11 @@ class SocketThread:
             raise RuntimeError(self._refusal())
         self._wake_up()
         return future.result()
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Have the thread call ``function`` between two rounds; nobody waits for it."""
+        self._commands.append((function, Future()))
+        self._wake_up()
 
     def close(self) -> None:
         """Close all sockets and end the thread; a second call does nothing.
@@ -159,7 +163,7 @@ class SocketThread:
                 future.set_exception(error)
 
     def _refusal(self) -> str:
-        """What a call that comes too late is told."""
+        """The message for a call that comes too late."""
         failure = self._failure
         return f"{self._called} {f'has failed: {failure!r}' if failure else 'is closed'}"
 

@@ -79,6 +79,9 @@ def stored() -> dict[str, Outcomes]:
 def replaced(text: str, by_release: dict[str, Outcomes]) -> str:
     """The document with these tables: a column for each release."""
     releases = sorted(by_release, key=numbers)
+    for part, rows in PARTS.items():
+        lacking = [r for r in releases if not rows.keys() <= by_release[r][part].keys()]
+        assert not lacking, f"{part} to be tried with ZOOKEEPER_HOME: releases {lacking}"
     return pages.with_parts(
         text,
         {

@@ -85,16 +85,15 @@ class Frame(NamedTuple):
         return f"<Frame {' '.join(notes)}, {len(self.raw)} bytes>"
 
 
-def check_rule(op: str, nth: int, known: Collection[str]) -> None:
-    """ValueError unless the ``nth`` request of an operation can be meant."""
+def describe_rule(op: str, nth: int, known: Collection[str], *, reply: bool = False) -> str:
+    """The description of a rule for the ``nth`` request of an operation, or for its reply.
+
+    ValueError unless the operation is ``known`` and there can be such a request.
+    """
     if op not in known:
         raise ValueError(f"unknown operation {op!r}")
     if nth < 1:
         raise ValueError(f"nth counts from 1: {nth!r}")
-
-
-def request_description(op: str, nth: int, reply: bool) -> str:
-    """The description of a rule for the ``nth`` request of an operation, or for its reply."""
     what = f"notification {nth}" if op == "notification" else f"request {nth} of {op}"
     return f"the reply to {what}" if reply else what
 

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Self, TypeAlias
 
 from zkwire.testing.proxy.faults import Action, Cut, Step, forward
-from zkwire.testing.proxy.frames import OPCODES, Frame, check_rule, request_description
+from zkwire.testing.proxy.frames import OPCODES, Frame, describe_rule
 from zkwire.testing.proxy.relay import Address, Relay
 
 Rule: TypeAlias = Callable[[Frame], Action | None]
@@ -114,7 +114,7 @@ class FaultProxy:
         ``op`` is a name of `OPCODES`, "connect", or "notification" for the server's watch events.
         With ``reply``, do it to the reply to that request instead.
         """
-        check_rule(op, nth, {*OPCODES, "connect", "notification"})
+        description = describe_rule(op, nth, {*OPCODES, "connect", "notification"}, reply=reply)
         if op == "notification" and reply:
             raise ValueError("a notification has no reply")
         direction = "s2c" if op == "notification" else "c2s"
@@ -122,7 +122,7 @@ class FaultProxy:
         def chosen(frame: Frame) -> bool:
             return frame.op == op and frame.direction == direction
 
-        self.rule(_Once(chosen, request_description(op, nth, reply), nth, action, reply))
+        self.rule(_Once(chosen, description, nth, action, reply))
 
     def on_frame(self, k: int, action: Action, *, reply: bool = False) -> None:
         """Do ``action`` to request ``k`` (its ``number``), or with ``reply`` to its reply.
@@ -197,17 +197,14 @@ class FaultProxy:
         chosen: list[tuple[Frame, tuple[Step, ...]]] = []
         with self._changed:
             for arrival, promised in arrivals:
-                frame = self._numbered(arrival)
+                frame = arrival
+                if frame.direction == "c2s" and frame.kind in ("request", "auth"):
+                    frame = arrival._replace(number=self._requests)
+                    self._requests += 1
                 self.log.append(frame)
                 chosen.append((frame, self._steps(frame, promised)))
             self._changed.notify_all()
         return chosen
-
-    def _numbered(self, frame: Frame) -> Frame:
-        if frame.direction == "s2c" or frame.kind not in ("request", "auth"):
-            return frame
-        self._requests += 1
-        return frame._replace(number=self._requests - 1)
 
     def _steps(self, frame: Frame, promised: Action | None) -> tuple[Step, ...]:
         try:

@@ -30,7 +30,6 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import EALREADY, EINPROGRESS, EISCONN, EWOULDBLOCK
@@ -361,8 +360,6 @@ class Relay(SocketThread):
     "unreachable" and why; "closed", when the proxy has closed both sides.
     """
 
-    _called = "the proxy"
-
     def __init__(
         self,
         upstream: Address,
@@ -373,7 +370,7 @@ class Relay(SocketThread):
         observe: Observe = lambda number, what, detail: None,
     ) -> None:
         self._listener = listening_socket(*listen)  # first: it may fail
-        super().__init__("zkwire-proxy")
+        super().__init__("zkwire-proxy", "the proxy")
         self.upstream = upstream
         self.observe = observe
         self.frozen = False
@@ -391,12 +388,10 @@ class Relay(SocketThread):
     # --- from any thread ---
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """As in any such thread; in the thread itself (in a rule, say) it runs after the events."""
+        """As in any such thread; in the thread itself, as in a rule, it runs after this round."""
         if threading.current_thread() is not self._thread:
             return super().call(function)
-        self._commands.append((function, Future()))
-        self._wake_up()
-        return None
+        return self.post(function)
 
     # --- in the relay's thread ---
 

@@ -26,20 +26,13 @@ from typing import Final, TypeAlias
 
 from zkwire.errors import InvalidACLError, NoAuthError
 from zkwire.jute.records import ACL, ClientInfo, Id
+from zkwire.testing.server.rules import Rules
 
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,99}")  # int() refuses thousands of digits
 _GROUP: Final = re.compile(r"[+-]?[\da-fA-F]+")
 _GROUPS, _LONGEST_GROUP = 8, 4
-
-
-def contains(expression: str, address: str, *, ipv6: bool) -> bool:
-    """Whether the entry ``expression`` matches a client with this address."""
-    wanted, client = network(expression, ipv6=ipv6), network(address, ipv6=ipv6)
-    if wanted is None or client is None or wanted.version != client.version:
-        return False
-    return client.network_address in wanted
 
 
 def network(expression: str, *, ipv6: bool) -> _Network | None:
@@ -205,18 +198,12 @@ def digest_id(secret: bytes) -> str:
 class Credentials:
     """The ids of one connection: its address from the start, then one for each authentication.
 
-    ``super_password`` is the password of the user "super", which may do everything.  ``schemes``
-    says which of "sasl" and "x509" the server knows; ``ipv6`` says whether it understands IPv6
-    addresses in an ``ip`` entry.  ``hashed``: the ids are in the order of Java's set of them, and
-    "auth" is replaced where it stands; a server of 3.4 has them in the order of their arrival, and
-    puts them behind all else.
+    The ids are in the order of Java's set of them, and "auth" is replaced where it stands; a server
+    of 3.4 has them in the order of their arrival, and puts them after all else.
     """
 
     address: str = "127.0.0.1"
-    schemes: Collection[str] = ()
-    ipv6: bool = False
-    hashed: bool = True
-    super_password: str | None = None
+    rules: Rules = field(default_factory=Rules)
     ids: list[Id] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -225,10 +212,8 @@ class Credentials:
     def authenticate(self, scheme: str, secret: bytes | None) -> bool:
         """Add an id; False if the server does not know the scheme or the secret is null."""
         if scheme == "digest" and secret is not None:
-            if (
-                self.super_password is not None
-                and secret == f"super:{self.super_password}".encode()
-            ):
+            password = self.rules.super_password
+            if password is not None and secret == f"super:{password}".encode():
                 self.add("super", "")
             self.add("digest", digest_id(secret))
             return True
@@ -244,7 +229,7 @@ class Credentials:
         new = Id(scheme, name)
         if new not in self.ids:
             self.ids.append(new)
-            if self.hashed:
+            if self.rules.version != "3.4":
                 buckets = 16
                 while len(self.ids) >= buckets * 3 // 4:
                     buckets *= 2
@@ -262,7 +247,7 @@ class Credentials:
         for entry in acl:
             wanted = entry.id
             if entry.perms & perms and (
-                wanted == _ANYONE or any(_matches(own, wanted, ipv6=self.ipv6) for own in self.ids)
+                wanted == _ANYONE or any(_matches(own, wanted, self.rules) for own in self.ids)
             ):
                 return True
         return not acl or _SUPER in self.ids
@@ -278,13 +263,14 @@ class Credentials:
             raise InvalidACLError
         expanded: list[ACL] = []
         last: list[ACL] = []
+        of_auth = last if self.rules.version == "3.4" else expanded
         for entry in dict.fromkeys(acl):
             if entry.id.scheme == "auth":
                 own = [ACL(entry.perms, i) for i in self.ids if i.scheme not in _UNPROVEN]
                 if not own:
                     raise InvalidACLError
-                (expanded if self.hashed else last).extend(own)
-            elif _is_valid(entry.id, self.schemes, ipv6=self.ipv6):
+                of_auth += own
+            elif _is_valid(entry.id, self.rules):
                 expanded.append(entry)
             else:
                 raise InvalidACLError
@@ -313,7 +299,7 @@ def without_digests(acl: tuple[ACL, ...]) -> tuple[ACL, ...]:
     )
 
 
-def _is_valid(wanted: Id, schemes: Collection[str], *, ipv6: bool) -> bool:
+def _is_valid(wanted: Id, rules: Rules) -> bool:
     match wanted.scheme:
         case "world":
             return wanted == _ANYONE
@@ -321,18 +307,19 @@ def _is_valid(wanted: Id, schemes: Collection[str], *, ipv6: bool) -> bool:
             # Two parts; Java's split drops empty parts at the end.
             return wanted.id.rstrip(":").count(":") == 1
         case "ip":
-            return network(wanted.id, ipv6=ipv6) is not None
+            return network(wanted.id, ipv6=not rules.before_39) is not None
         case "sasl":
-            return "sasl" in schemes and _PRINCIPAL.fullmatch(wanted.id) is not None
+            return "sasl" in rules.schemes and _PRINCIPAL.fullmatch(wanted.id) is not None
         case "x509":
-            return "x509" in schemes and _SUBJECT.fullmatch(wanted.id) is not None
+            return "x509" in rules.schemes and _SUBJECT.fullmatch(wanted.id) is not None
         case _:
             return False
 
 
-def _matches(own: Id, wanted: Id, *, ipv6: bool) -> bool:
+def _matches(own: Id, wanted: Id, rules: Rules) -> bool:
     if own.scheme != wanted.scheme:
         return False
     if own.scheme != "ip":
         return own in (wanted, _SASL_SUPER)
-    return contains(wanted.id, own.id, ipv6=ipv6)
+    entry, client = (network(one.id, ipv6=not rules.before_39) for one in (wanted, own))
+    return entry is not None and client is not None and client.network_address in entry

@@ -21,10 +21,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from zkwire.testing import socket_thread
+from zkwire.testing.proxy.faults import Hold
 from zkwire.testing.server.faultpoints import FaultPoints
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection
-from zkwire.testing.socket_thread import CHUNK, HIGH_WATER, RESET, SocketThread, listening_socket
+from zkwire.testing.socket_thread import CHUNK, HIGH_WATER, RESET, SocketThread
 
 if TYPE_CHECKING:
     from zkwire.testing.server.tls import ServerTls
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _NOTHING = memoryview(b"")
+_NO_WORK: Iterator[Hold] = iter(())
 
 
 class VirtualClock:
@@ -76,6 +78,8 @@ class Peer:
     tls: ServerTls | None
     interest: int = selectors.EVENT_READ
     requests: Iterator[bytes] | None = None
+    begun: Iterator[Hold] = _NO_WORK  # the request that is carried out, ...
+    hold: Hold | None = None  # ... and the gate at which it waits
     unsent: memoryview[int] = _NOTHING
 
     @property
@@ -106,15 +110,13 @@ class Peer:
 class Loop(SocketThread):
     """See the module's docstring.  It runs from its creation until :meth:`close`."""
 
-    _called = "the embedded server"
-
     def __init__(
         self, processor: Processor, now: Callable[[], float], new_tls: NewTls | None = None
     ) -> None:
-        super().__init__("zkwire-server")
+        super().__init__("zkwire-server", "the embedded server")
         self.processor = processor
         self._new_tls = new_tls
-        self.faults: FaultPoints = FaultPoints(processor, self._wake_up)
+        self.faults: FaultPoints = FaultPoints(processor)
         self._now = now
         self._listeners: dict[socket.socket, int] = {}
         self._peers: dict[Connection, Peer] = {}
@@ -128,47 +130,35 @@ class Loop(SocketThread):
         """As in any such thread; in the thread itself ``function`` runs at once."""
         return function() if threading.current_thread() is self._thread else super().call(function)
 
-    def listen(self, host: str, port: int, member: int) -> socket.socket:
-        """Accept connections for a member; port 0 takes a free one."""
-        listener = listening_socket(host, port)
+    def _catch_up(self) -> None:
+        self.call(self._advance)
 
-        def register() -> None:
-            self._listeners[listener] = member
-            self.watch(listener, _READ, partial(self._accept, listener))
+    # --- through a call ---------------------------------------------------------------------------
 
-        self.call(register)
-        return listener
+    def listen(self, listener: socket.socket, member: int) -> None:
+        """Accept connections for a member."""
+        self._listeners[listener] = member
+        self.watch(listener, _READ, partial(self._accept, listener))
 
     def stop_listening(self, listener: socket.socket) -> None:
         """Stop accepting at this address, and close the connections to its member."""
-
-        def stop() -> None:
-            member = self._listeners.pop(listener)
-            self.watch(listener, 0)
-            listener.close()
-            self.cut(member)
-
-        self.call(stop)
+        member = self._listeners.pop(listener)
+        self.watch(listener, 0)
+        listener.close()
+        self.cut(member)
 
     def cut(self, member: int | None = None) -> None:
-        """Close the connections to one member, or all; call it through :meth:`call`."""
+        """Close the connections to one member, or all."""
         for connection in list(self._peers):
             if member in {None, connection.member}:
                 self.processor.end(connection)
                 self._close_peer(self._peers[connection])
-
-    def _catch_up(self) -> None:
-        self.call(self._advance)
 
     # --- the thread -------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         if self._now() >= self.processor.next_deadline:
             self._advance()
-        for connection in self.faults.released():
-            self._try(connection, partial(self.faults.resume, connection))
-            if connection in self._peers:
-                self._work(self._peers[connection])
         self._flush_ready()
 
     def _seconds_left(self) -> float:
@@ -223,35 +213,41 @@ class Loop(SocketThread):
         self._work(peer)
 
     def _work(self, peer: Peer) -> None:
-        """Carry out the requests of a peer, as long as it reads the replies."""
+        """Carry out the requests of a peer, as long as it reads the replies and no gate is closed.
+
+        The release of a gate calls this again.
+        """
         connection = peer.connection
         while peer.requests is not None and connection in self._peers:
-            if self.faults.holds(connection):
+            if connection.mute or not (peer.hold is None or peer.hold.gate.is_open):
                 break
             if peer.backlog > HIGH_WATER:
                 self._flush(peer)
                 if peer.backlog > HIGH_WATER:
                     break
-            body = next(peer.requests, None)
-            if body is None:
-                peer.requests = None
+            if peer.hold is None:
+                body = next(peer.requests, None)
+                if body is None:
+                    peer.requests = None
+                    break
+                peer.begun = self.faults.process(connection, body, self._now())
+            try:
+                hold = peer.hold = next(peer.begun, None)
+            except Exception as error:
+                # A bug in a test's action or in the server: it must not look like a fault.
+                self._failure = self._failure or error
+                self.processor.end(connection)
                 break
-            process = self.faults.process
-            self._try(connection, partial(process, connection, body, self._now()))
+            if hold is not None:
+                hold.gate.arrive(hold.frame, partial(self.post, partial(self._work, peer)))
         self._listen_to(peer)
 
     def _queued(self, peer: Peer) -> Iterator[bytes]:
         """The requests of a peer that wait: at a gate, or because it reads no replies."""
-        yield from self.faults.queued(peer.connection)
+        hold, peer.hold = peer.hold, None
+        if hold is not None:
+            yield hold.frame.raw[4:]
         yield from peer.requests or ()
-
-    def _try(self, connection: Connection, function: Callable[[], None]) -> None:
-        try:
-            function()
-        except Exception as error:
-            # A bug in a test's action or in the server: it must not look like a fault.
-            self._failure = self._failure or error
-            self.processor.end(connection)
 
     def _flush_ready(self) -> None:
         while ready := self.processor.take_ready():
@@ -295,7 +291,6 @@ class Loop(SocketThread):
     def _close_peer(self, peer: Peer) -> None:
         if self._peers.pop(peer.connection, None) is None:
             return  # it is closed already
-        self.faults.forget(peer.connection)
         self.watch(peer.sock, 0)
         if peer.connection.reset:
             with suppress(OSError):

@@ -1,12 +1,13 @@
 """The operations, as ``FinalRequestProcessor`` and ``PrepRequestProcessor`` of 3.8 decide them.
 
-A function for a read gets the server's state, the connection and the request's body, and returns
-the reply's body.  It raises one of the client's error classes for a refusal, and ProtocolError for
-a body that cannot be decoded.  Trailing bytes are ignored, as on a real server.
+Each operation is a function that gets the server's state, the connection and the request's record,
+and raises one of the client's error classes for a refusal.  A read returns the reply's body.  A
+write runs within a transaction, which :func:`write` begins; it returns the reply's body and the
+events, which must be sent before the reply.  :func:`multi` puts several writes into one
+transaction.
 
-A function for a write gets the request's record, within a transaction that has begun; it returns
-the reply's body and the events, which must be sent before the reply.  :func:`write` begins the
-transaction; :func:`multi` puts several operations into one.
+:func:`read` and :func:`write` decode the body, and raise ProtocolError if that is impossible.
+Trailing bytes are ignored, as on a real server.
 
 Two differences: a real server that finds a null path in a multi_read sends the part of the answer
 that it has encoded so far together with the error; and before 3.9, a multi with a null path is no
@@ -15,7 +16,8 @@ transaction on a real server, and is refused with an end marker as the body.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -23,16 +25,16 @@ from zkwire import errors
 from zkwire.jute import records as r
 from zkwire.jute.record import Record
 from zkwire.testing.server import java
-from zkwire.testing.server.configuration import reconfig
 from zkwire.testing.server.credentials import without_digests
 from zkwire.testing.server.rules import DELETE_CONTAINER
 from zkwire.testing.server.sessions import Connection
-from zkwire.testing.server.state import Kind, ServerState
+from zkwire.testing.server.state import Kind, ServerState, Watchers, WatchTable
 from zkwire.testing.server.tree import CONTAINER, LONGEST_TTL, Event, NewNode, Node, ttl_owner
 from zkwire.wire import ops
 from zkwire.wire.model import EventType, Perms
+from zkwire.wire.paths import CONFIG_NODE
 
-Read: TypeAlias = Callable[[ServerState, Connection, bytes], bytes]
+Read: TypeAlias = Callable[[ServerState, Connection, Any], bytes]
 
 _NULL: Final = b"\xff\xff\xff\xff"
 _ERROR: Final = -1  # the type of a refused operation in the answer to a multi
@@ -54,44 +56,42 @@ def _readable(state: ServerState, connection: Connection, path: str) -> Node:
     return node
 
 
-def exists(state: ServerState, connection: Connection, body: bytes) -> bytes:
+def exists(state: ServerState, connection: Connection, request: r.ExistsRequest) -> bytes:
     """The stat of a node.  3.8.0 asks for no permission; 3.8.4 and 3.9.2 want READ."""
-    request, _ = java.read(r.ExistsRequest, body)
     if "\0" in request.path:
         raise errors.BadArgumentsError
     if not state.rules.before_39 and (request.path or "/") in state.tree.nodes:
         _readable(state, connection, request.path)
     if request.watch:
-        state.watchers.watch_data(request.path, connection)  # also where there is no node
+        state.watchers.data.add(request.path, connection)  # also where there is no node
     return r.ExistsResponse.pack(state.tree.node(request.path).stat())
 
 
-def get_data(state: ServerState, connection: Connection, body: bytes) -> bytes:
+def get_data(state: ServerState, connection: Connection, request: r.GetDataRequest) -> bytes:
     """A node's data and stat."""
-    request, _ = java.read(r.GetDataRequest, body)
     node = _readable(state, connection, request.path)
     if request.watch:
-        state.watchers.watch_data(request.path, connection)
+        state.watchers.data.add(request.path, connection)
     return r.GetDataResponse.pack(node.data, node.stat())
 
 
 def get_children(
-    state: ServerState, connection: Connection, body: bytes, *, with_stat: bool = False
+    state: ServerState,
+    connection: Connection,
+    request: r.GetChildrenRequest | r.GetChildren2Request,
 ) -> bytes:
     """The names of a node's children; for get_children2 with its stat."""
-    request, _ = java.read(r.GetChildrenRequest, body)
     node = _readable(state, connection, request.path)
     if request.watch:
-        state.watchers.watch_children(request.path, connection)
+        state.watchers.child.add(request.path, connection)
     names = tuple(node.children)
-    if with_stat:
+    if isinstance(request, r.GetChildren2Request):
         return r.GetChildren2Response.pack(names, node.stat())
     return r.GetChildrenResponse.pack(names)
 
 
-def get_acl(state: ServerState, connection: Connection, body: bytes) -> bytes:
+def get_acl(state: ServerState, connection: Connection, request: r.GetACLRequest) -> bytes:
     """A node's ACL, without hashes unless the connection may change it."""
-    request, _ = java.read(r.GetACLRequest, body)
     node = state.tree.node(request.path)
     connection.credentials.require(node.acl, Perms.READ | Perms.ADMIN)
     may_change = connection.credentials.allows(node.acl, Perms.ADMIN)
@@ -100,7 +100,7 @@ def get_acl(state: ServerState, connection: Connection, body: bytes) -> bytes:
 
 
 def sync(_state: ServerState, _connection: Connection, body: bytes) -> bytes:
-    """Answers at once, since all members share one tree.  Any path is accepted, even null."""
+    """Answer at once, since all members share one tree.  Any path is accepted, even null."""
     if body.startswith(_NULL):
         return _NULL
     request, _ = java.read(r.SyncRequest, body)
@@ -108,48 +108,39 @@ def sync(_state: ServerState, _connection: Connection, body: bytes) -> bytes:
 
 
 def set_watches(
-    state: ServerState, connection: Connection, body: bytes,
-    kind: type[r.SetWatches | r.SetWatches2] = r.SetWatches,
-) -> bytes:  # fmt: skip
+    state: ServerState, connection: Connection, request: r.SetWatches | r.SetWatches2
+) -> bytes:
     """Set the watches of an earlier connection, and send the events that it missed (DataTree).
 
     Persistent watches, which only SetWatches2 has, get no events for changes that they missed.
     """
-    request, _ = java.read(kind, body)
-    _catch_up(state, connection, request)
-    if isinstance(request, r.SetWatches2):
-        for path in request.persistent_watches:
-            state.watchers.watch_persistently(path, connection, recursive=False)
-        for path in request.persistent_recursive_watches:
-            state.watchers.watch_persistently(path, connection, recursive=True)
-    return b""
+    nodes, watchers = state.tree.nodes, state.watchers
 
-
-def _catch_up(
-    state: ServerState, connection: Connection, request: r.SetWatches | r.SetWatches2
-) -> None:
-    since, nodes, watchers = request.relative_zxid, state.tree.nodes, state.watchers
-    for path in request.data_watches:
+    def resume(path: str, zxid: str, change: EventType, table: WatchTable) -> None:
+        """Send the event that was missed, or set the watch; ``zxid`` names the change's zxid."""
         node = nodes.get(path or "/")
         if node is None:
             state.send_event(connection, EventType.NODE_DELETED, path)
-        elif node.mzxid > since:
-            state.send_event(connection, EventType.NODE_DATA_CHANGED, path)
+        elif getattr(node, zxid) > request.relative_zxid:
+            state.send_event(connection, change, path)
         else:
-            watchers.watch_data(path, connection)
+            table.add(path, connection)
+
+    for path in request.data_watches:
+        resume(path, "mzxid", EventType.NODE_DATA_CHANGED, watchers.data)
     for path in request.exist_watches:
         if (path or "/") in nodes:
             state.send_event(connection, EventType.NODE_CREATED, path)
         else:
-            watchers.watch_data(path, connection)
+            watchers.data.add(path, connection)
     for path in request.child_watches:
-        node = nodes.get(path or "/")
-        if node is None:
-            state.send_event(connection, EventType.NODE_DELETED, path)
-        elif node.pzxid > since:
-            state.send_event(connection, EventType.NODE_CHILDREN_CHANGED, path)
-        else:
-            watchers.watch_children(path, connection)
+        resume(path, "pzxid", EventType.NODE_CHILDREN_CHANGED, watchers.child)
+    if isinstance(request, r.SetWatches2):
+        for path in request.persistent_watches:
+            watchers.watch_persistently(path, connection, recursive=False)
+        for path in request.persistent_recursive_watches:
+            watchers.watch_persistently(path, connection, recursive=True)
+    return b""
 
 
 def add_watch(state: ServerState, connection: Connection, body: bytes) -> bytes:
@@ -167,35 +158,31 @@ def add_watch(state: ServerState, connection: Connection, body: bytes) -> bytes:
     return r.ErrorResponse.pack(0)
 
 
-def check_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """Whether the connection has a watch of this type; up to 3.8, whether any connection has."""
-    request, _ = java.read(r.CheckWatchesRequest, body)
-    if not state.watchers.has(request.path, connection, _watch_kind(state, request.type)):
-        raise errors.NoWatcherError
-    return b""
+def find_watches(
+    find: Callable[[Watchers, str, Connection, Kind], bool],
+    state: ServerState,
+    connection: Connection,
+    request: r.CheckWatchesRequest | r.RemoveWatchesRequest,
+) -> bytes:
+    """Find the watches of this type, to check that there are some or to remove them.
 
-
-def remove_watches(state: ServerState, connection: Connection, body: bytes) -> bytes:
-    """Remove the connection's watches of this type."""
-    request, _ = java.read(r.RemoveWatchesRequest, body)
-    if not state.watchers.remove(request.path, connection, _watch_kind(state, request.type)):
-        raise errors.NoWatcherError
-    return b""
-
-
-def _watch_kind(state: ServerState, number: int) -> Kind:
-    """The kind with this number; else MarshallingError: fromInt throws no KeeperException."""
-    if state.rules.before_39 and number > Kind.ANY:
-        raise errors.MarshallingError
+    A number that is no type is a MarshallingError: fromInt throws no KeeperException.
+    """
     try:
-        return Kind(number)
+        kind = Kind(request.type)
     except ValueError:
         raise errors.MarshallingError from None
+    if state.rules.before_39 and kind > Kind.ANY:
+        raise errors.MarshallingError
+    if not find(state.watchers, request.path, connection, kind):
+        raise errors.NoWatcherError
+    return b""
 
 
-def get_ephemerals(state: ServerState, connection: Connection, body: bytes) -> bytes:
+def get_ephemerals(
+    state: ServerState, connection: Connection, request: r.GetEphemeralsRequest
+) -> bytes:
     """The session's ephemeral nodes whose path starts with these characters."""
-    request, _ = java.read(r.GetEphemeralsRequest, body)
     assert connection.session is not None
     paths = state.tree.ephemerals(connection.session.session_id)
     prefix = request.prefix_path or ""
@@ -204,9 +191,10 @@ def get_ephemerals(state: ServerState, connection: Connection, body: bytes) -> b
     return r.GetEphemeralsResponse.pack(tuple(paths))
 
 
-def get_all_children_number(state: ServerState, connection: Connection, body: bytes) -> bytes:
+def get_all_children_number(
+    state: ServerState, connection: Connection, request: r.GetAllChildrenNumberRequest
+) -> bytes:
     """How many nodes there are below a node."""
-    request, _ = java.read(r.GetAllChildrenNumberRequest, body)
     _readable(state, connection, request.path)
     return r.GetAllChildrenNumberResponse.pack(state.tree.descendants(request.path))
 
@@ -219,65 +207,62 @@ def who_am_i(_state: ServerState, connection: Connection, _body: bytes) -> bytes
 def multi_read(state: ServerState, connection: Connection, body: bytes) -> bytes:
     """Several reads; each succeeds or fails on its own."""
     parts: list[bytes] = []
-    for opcode, path in _paths_to_read(body):
-        kind, answer = _READS_IN_MULTI[opcode]
+    for opcode, request in _reads_in_multi(body):
         try:
-            result = answer(state, connection, kind.pack(path, False))
+            result = READS[opcode](state, connection, request._replace(watch=False))
             parts += (r.MultiHeader.pack(opcode, False, 0), result)
         except (errors.NoNodeError, errors.NoAuthError) as refusal:
-            parts += (
-                r.MultiHeader.pack(-1, False, refusal.code),
-                r.ErrorResponse.pack(refusal.code),
-            )
+            parts.append(_refused(refusal.code))
     return b"".join(parts) + _END
 
 
-def _paths_to_read(body: bytes) -> list[tuple[int, str]]:
-    """The opcodes and paths of a multi_read.
+def _reads_in_multi(body: bytes) -> list[tuple[int, Record]]:
+    """The operations of a multi_read.
 
     A mix of reads and writes cannot be decoded.  If there are only writes, the first is refused
     after the answer has begun.
     """
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int, Record]] = []
     header, at = java.read(r.MultiHeader, body)
     while not header.done:
-        known: Any = _WRITES_IN_MULTI.get(header.type) or _READS_IN_MULTI.get(header.type)
-        if known is None:
+        if header.type not in _READ_IN_MULTI | _WRITTEN_IN_MULTI:
             raise errors.MarshallingError
-        kind, _ = known
-        request, at = java.read(kind, body, at)
-        found.append((header.type, request.path))
+        request, at = java.read(_REQUESTS[header.type], body, at)
+        found.append((header.type, request))
         header, at = r.MultiHeader.unpack(body, at)
-    if found and all(opcode in _WRITES_IN_MULTI for opcode, _ in found):
+    are_writes = {opcode in _WRITTEN_IN_MULTI for opcode, _ in found}
+    if are_writes == {True}:
         raise PartialAnswerError(_END)
-    if any(opcode in _WRITES_IN_MULTI for opcode, _ in found):
+    if True in are_writes:
         raise errors.MarshallingError
     return found
 
-
-_READS_IN_MULTI: dict[int, tuple[type[r.GetDataRequest] | type[r.GetChildrenRequest], Read]] = {
-    ops.GET_DATA.opcode: (r.GetDataRequest, get_data),
-    ops.GET_CHILDREN.opcode: (r.GetChildrenRequest, get_children),
-}
 
 READS: Final[dict[int, Read]] = {
     ops.EXISTS.opcode: exists,
     ops.GET_DATA.opcode: get_data,
     ops.GET_ACL.opcode: get_acl,
     ops.GET_CHILDREN.opcode: get_children,
-    ops.GET_CHILDREN2.opcode: partial(get_children, with_stat=True),
+    ops.GET_CHILDREN2.opcode: get_children,
     ops.SYNC.opcode: sync,
-    ops.CHECK_WATCHES.opcode: check_watches,
-    ops.REMOVE_WATCHES.opcode: remove_watches,
+    ops.CHECK_WATCHES.opcode: partial(find_watches, Watchers.has),
+    ops.REMOVE_WATCHES.opcode: partial(find_watches, Watchers.remove),
     ops.MULTI_READ.opcode: multi_read,
     ops.SET_WATCHES.opcode: set_watches,
-    ops.SET_WATCHES2.opcode: partial(set_watches, kind=r.SetWatches2),
+    ops.SET_WATCHES2.opcode: set_watches,
     ops.ADD_WATCH.opcode: add_watch,
     ops.GET_EPHEMERALS.opcode: get_ephemerals,
     ops.GET_ALL_CHILDREN_NUMBER.opcode: get_all_children_number,
     ops.WHO_AM_I.opcode: who_am_i,
 }
 
+
+# The records that bodies are decoded to; None where the function gets the body.
+_REQUESTS: Final[dict[int, Any]] = {
+    **{op.opcode: op.request for op in (*ops.OPS.values(), DELETE_CONTAINER)},
+    ops.SYNC.opcode: None,
+    ops.ADD_WATCH.opcode: None,
+}
 
 Outcome: TypeAlias = tuple[bytes, list[Event]]
 Operation: TypeAlias = Callable[[ServerState, Connection, int, bytes], Outcome]
@@ -350,15 +335,113 @@ def set_data(state: ServerState, connection: Connection, request: r.SetDataReque
 
 
 def set_acl(state: ServerState, connection: Connection, request: r.SetACLRequest) -> Outcome:
-    """Replace a node's ACL; causes no event."""
+    """Replace a node's ACL, which causes no event."""
     node = state.tree.set_acl(request.path, request.acl, request.version, connection.credentials)
     return r.SetACLResponse.pack(node.stat()), []
 
 
 def check(state: ServerState, connection: Connection, request: r.CheckVersionRequest) -> Outcome:
-    """Check a node's version, in a multi; for a check alone see :data:`WRITES_BEFORE_39`."""
+    """Check a node's version.
+
+    From 3.9 on a check alone, outside a multi, is unknown.  Before, one that succeeds is never
+    answered.
+    """
     state.tree.check(request.path, request.version, connection.credentials)
     return b"", []
+
+
+_ANY_VERSION: Final = -1
+_FEWEST: Final = 2  # voters: with fewer a server would be standalone (standaloneEnabled)
+_OBSERVER: Final = ":observer;"
+_SERVER: Final = re.compile(
+    r"(?P<host>[^;]+?):(?P<quorum>\d+):(?P<election>\d+)(?::(?P<role>participant|observer))?"
+    r"(?:;(?:(?P<client_host>.+):)?(?P<client>\d+))?"
+)
+
+Members = dict[int, str]
+
+
+def member_line(host: str, client_port: int) -> str:
+    """One server's part of the text; the embedded server does not use the other ports."""
+    return f"{host}:2888:3888:participant;{host}:{client_port}"
+
+
+def text_of(members: Members, version: int) -> bytes:
+    """QuorumMaj.toString."""
+    lines = [f"server.{number}={members[number]}" for number in sorted(members)]
+    return "\n".join([*lines, f"version={version:x}"]).encode()
+
+
+def parse(text: bytes) -> tuple[Members, int]:
+    """The members and the version in a text; {} and 0 if they are missing."""
+    members: Members = {}
+    version = 0
+    for line in text.decode("utf-8", "replace").splitlines():
+        key, _, value = line.partition("=")
+        if key == "version":
+            version = _number(value, 16)
+        elif key.startswith("server."):
+            members[_number(key.removeprefix("server."))] = value
+    return members, version
+
+
+def reconfig(state: ServerState, connection: Connection, request: r.ReconfigRequest) -> Outcome:
+    """Change the ensemble's configuration, the text of ``/zookeeper/config``.
+
+    It decides what ``PrepRequestProcessor`` and ``QuorumMaj`` of 3.8 decide, and changes only the
+    text: the embedded ensemble keeps its servers.
+    """
+    if not state.rules.reconfig:
+        raise errors.ReconfigDisabledError
+    if state.members == 1:
+        raise errors.UnimplementedError
+    node = state.tree.node(CONFIG_NODE)
+    members, version = parse(node.data or b"")
+    if request.cur_config_id not in {_ANY_VERSION, version}:
+        raise errors.BadVersionError
+    if request.new_members is not None:
+        members = _servers(re.split(r"[,\n]", request.new_members))
+    else:
+        for leaving in _split(request.leaving_servers):
+            members.pop(_number(leaving), None)
+        members.update(_servers(_split(request.joining_servers)))
+    voters = {number for number, spec in members.items() if _OBSERVER not in spec}
+    if len(voters) < _FEWEST:
+        raise errors.BadArgumentsError
+    if 2 * len(voters & set(range(1, state.members + 1))) <= len(voters):
+        raise errors.NewConfigNoQuorumError
+    connection.credentials.require(node.acl, Perms.WRITE)
+    events = state.tree.configure(text_of(members, state.tree.zxid))
+    return r.GetDataResponse.pack(node.data, node.stat()), events
+
+
+def _split(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _number(text: str, base: int = 10) -> int:
+    try:
+        return int(text if text.replace("-", "").isalnum() else "", base)
+    except ValueError:
+        raise errors.MarshallingError from None  # a NumberFormatException is no KeeperException
+
+
+def _servers(parts: Iterable[str]) -> Members:
+    """The members in ``server.N=host:port:port[:role];[host:]port``, with defaults filled in."""
+    found: Members = {}
+    for part in filter(None, map(str.strip, parts)):
+        key, _, value = part.partition("=")
+        match = _SERVER.fullmatch(value.strip())
+        if match is None or match["client"] is None:
+            raise errors.BadArgumentsError
+        number = _number(key.strip().removeprefix("server."))
+        role = match["role"] or "participant"
+        client_host = match["client_host"] or "0.0.0.0"
+        found[number] = (
+            f"{match['host']}:{match['quorum']}:{match['election']}:{role}"
+            f";{client_host}:{match['client']}"
+        )
+    return found
 
 
 def delete_container(state: ServerState, connection: Connection, request: r.SyncRequest) -> Outcome:
@@ -367,26 +450,18 @@ def delete_container(state: ServerState, connection: Connection, request: r.Sync
 
 
 _CREATES = (ops.CREATE, ops.CREATE2, ops.CREATE_CONTAINER, ops.CREATE_TTL)
-WRITES: Final[dict[int, tuple[Any, Write]]] = {
-    **{op.opcode: (op.request, partial(create, opcode=op.opcode)) for op in _CREATES},
-    ops.DELETE.opcode: (r.DeleteRequest, delete),
-    ops.SET_DATA.opcode: (r.SetDataRequest, set_data),
-    ops.SET_ACL.opcode: (r.SetACLRequest, set_acl),
-    ops.RECONFIG.opcode: (r.ReconfigRequest, reconfig),
-    DELETE_CONTAINER.opcode: (r.SyncRequest, delete_container),
+WRITES: Final[dict[int, Write]] = {
+    **{op.opcode: partial(create, opcode=op.opcode) for op in _CREATES},
+    ops.DELETE.opcode: delete,
+    ops.SET_DATA.opcode: set_data,
+    ops.SET_ACL.opcode: set_acl,
+    ops.CHECK.opcode: check,
+    ops.RECONFIG.opcode: reconfig,
+    DELETE_CONTAINER.opcode: delete_container,
 }
 
-WRITES_BEFORE_39: Final = (ops.CHECK.opcode,)
-"""From 3.9 on a check alone is unknown.  Before, a check that succeeds is never answered."""
-
-_WRITES_IN_MULTI: Final[dict[int, tuple[Any, Write]]] = {
-    **{
-        opcode: write
-        for opcode, write in WRITES.items()
-        if opcode not in {ops.SET_ACL.opcode, ops.RECONFIG.opcode, DELETE_CONTAINER.opcode}
-    },
-    ops.CHECK.opcode: (r.CheckVersionRequest, check),
-}
+_READ_IN_MULTI: Final = {ops.GET_DATA.opcode, ops.GET_CHILDREN.opcode}
+_WRITTEN_IN_MULTI: Final = {op.opcode for op in (*_CREATES, ops.DELETE, ops.SET_DATA, ops.CHECK)}
 
 # OpResult: an answer has the type of its operation, but every create with a stat has create2.
 _ANSWERED_AS: Final = {
@@ -397,11 +472,13 @@ _ANSWERED_AS: Final = {
 
 def read(state: ServerState, connection: Connection, opcode: int, body: bytes) -> Outcome:
     """Carry out one operation of READS."""
-    return READS[opcode](state, connection, body), []
+    kind = _REQUESTS[opcode]
+    request = body if kind is None else java.read(kind, body)[0]
+    return READS[opcode](state, connection, request), []
 
 
 def write(state: ServerState, connection: Connection, opcode: int, body: bytes) -> Outcome:
-    """Carry out one operation of WRITES or WRITES_BEFORE_39, or a multi.
+    """Carry out one operation of WRITES, or a multi.
 
     3.9 decodes a request before it takes a zxid, so an invalid request takes none; earlier versions
     do so only with a reconfig.  A request with a null path or a null id can be decoded.
@@ -414,10 +491,9 @@ def write(state: ServerState, connection: Connection, opcode: int, body: bytes) 
         state.tree.begin(state.now)
     if opcode == DELETE_CONTAINER.opcode and old:
         raise errors.BadArgumentsError  # for any body
-    kind, carry_out = WRITES.get(opcode) or _WRITES_IN_MULTI[opcode]
     nameless = opcode not in _NO_PATH and body.startswith(_NULL)
     try:
-        request, _ = java.read(kind, _EMPTY + body[4:] if nameless else body)
+        request, _ = java.read(_REQUESTS[opcode], _EMPTY + body[4:] if nameless else body)
     except java.NullIdError:
         if reads_first:
             state.tree.begin(state.now)
@@ -426,7 +502,7 @@ def write(state: ServerState, connection: Connection, opcode: int, body: bytes) 
         state.tree.begin(state.now)
     if nameless and opcode not in _VALIDATED_FIRST:
         raise errors.MarshallingError
-    return carry_out(state, connection, request)
+    return WRITES[opcode](state, connection, request)
 
 
 def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
@@ -441,7 +517,7 @@ def multi(state: ServerState, connection: Connection, body: bytes) -> Outcome:
     parts: list[bytes] = []
     for index, (opcode, request) in enumerate(requests):
         try:
-            result, caused = _WRITES_IN_MULTI[opcode][1](state, connection, request)
+            result, caused = WRITES[opcode](state, connection, request)
         except errors.ServerError as refusal:
             state.tree.roll_back()
             return refused_parts(index, refusal.code, len(requests)), []
@@ -481,9 +557,9 @@ def _read_multi(state: ServerState, body: bytes) -> list[tuple[int, Record]]:
     header, at = r.MultiHeader.unpack(body)
     while not header.done:
         opcode = header.type
-        if opcode not in _WRITES_IN_MULTI or opcode in state.rules.unknown:
+        if opcode not in _WRITTEN_IN_MULTI or opcode in state.rules.unknown:
             raise errors.MarshallingError
-        request, at = java.read(_WRITES_IN_MULTI[opcode][0], body, at)
+        request, at = java.read(_REQUESTS[opcode], body, at)
         if opcode == ops.CREATE2.opcode and state.rules.before_39:
             opcode = ops.CREATE.opcode  # ZOOKEEPER-4026, fixed in 3.8.2
         by_flags = _by_flags if state.rules.before_39 else _by_flags_and_opcode
@@ -531,5 +607,8 @@ def _by_flags_and_opcode(opcode: int, request: Record) -> tuple[int, Record]:
 def refused_parts(culprit: int, code: int, count: int) -> bytes:
     """The results of a multi of so many operations, one of which is refused."""
     codes = [0] * culprit + [code] + [errors.RuntimeInconsistencyError.code] * (count - culprit - 1)
-    parts = [r.MultiHeader.pack(_ERROR, False, c) + r.ErrorResponse.pack(c) for c in codes]
-    return b"".join(parts) + _END
+    return b"".join(map(_refused, codes)) + _END
+
+
+def _refused(code: int) -> bytes:
+    return r.MultiHeader.pack(_ERROR, False, code) + r.ErrorResponse.pack(code)

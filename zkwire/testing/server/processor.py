@@ -36,7 +36,6 @@ from zkwire import errors
 from zkwire.jute import records as r
 from zkwire.jute.frames import FrameSplitter, frame
 from zkwire.testing.server import java, operations
-from zkwire.testing.server.configuration import Members, text_of
 from zkwire.testing.server.credentials import Credentials, DigestServer, SaslError
 from zkwire.testing.server.rules import CREATE_SESSION, Behaviour, Rules
 from zkwire.testing.server.sessions import Connection, Session, Sessions
@@ -137,14 +136,11 @@ class Processor:
         self.rules: Rules = Rules(**behaviour)
         tree = DataTree(config=self.rules.has_config)
         self.state: ServerState = ServerState(tree, sessions, self.rules, members)
-        self._writes = {
-            *operations.WRITES,
-            ops.MULTI.opcode,
-            *self.rules.before_39 * operations.WRITES_BEFORE_39,
-        }
+        self._writes = {*operations.WRITES, ops.MULTI.opcode}
+        if not self.rules.before_39:
+            self._writes.remove(ops.CHECK.opcode)
         self._not_read_only = {*self._writes, ops.SYNC.opcode}  # ReadOnlyRequestProcessor
-        self._schemes = {"sasl"} if self.rules.sasl_users is not None else set[str]()
-        self._schemes |= {"x509"} if x509 else set()
+        self.rules.schemes |= {"x509"} if x509 else set()
         self._rng = rng
         self._without_session: dict[Connection, float] = {}  # and when they end; sorted
         self.connections: set[Connection] = set()
@@ -160,18 +156,11 @@ class Processor:
         self, *, member: int = 0, address: str = "127.0.0.1", now: float = 0.0
     ) -> Connection:
         """The connection for a peer that has connected to this member."""
-        credentials = Credentials(
-            address,
-            schemes=self._schemes,
-            ipv6=not self.rules.before_39,
-            hashed=self.rules.version != "3.4",
-            super_password=self.rules.super_password,
-        )
         connection = Connection(
             self._accepted,
             self._ready.setdefault,
             member=member,
-            credentials=credentials,
+            credentials=Credentials(address, self.rules),
             splitter=FrameSplitter(self.rules.jute_maxbuffer),
         )
         self._accepted += 1
@@ -293,13 +282,13 @@ class Processor:
         self.state.tree.begin(self.state.now)
         self.state.send_events(self.state.tree.configure(text))
 
-    def set_members(self, members: Members) -> None:
+    def set_members(self, members: operations.Members) -> None:
         """Write ``/zookeeper/config`` as servers do at their start, without a transaction."""
         if not self.rules.has_config:
             return
         node = self.state.tree.node(CONFIG_NODE)
         if node.mzxid == 0:  # otherwise it was reconfigured since
-            node.data, node.version = text_of(members, 0), -1
+            node.data, node.version = operations.text_of(members, 0), -1
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -534,9 +523,7 @@ class Processor:
             self.process(connection, body, self._now / 1000)
         elif opcode == ops.MULTI.opcode:
             rest = body[_REQUEST.size :]
-            self._carry_out(
-                operations.refuse_expired_multi, connection, xid, ops.MULTI.opcode, rest
-            )
+            self._carry_out(operations.refuse_expired_multi, connection, xid, opcode, rest)
         else:
             if opcode in self._writes:
                 self.state.tree.begin(self.state.now)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypedDict, get_args
 
 from zkwire.jute.frames import SEND_LIMIT
+from zkwire.jute.records import SyncRequest
 from zkwire.wire import ops
 
 Version = Literal["3.4", "3.5", "3.6", "3.7", "3.8", "3.9"]
 
 # Operations of servers only: no client has them.
-DELETE_CONTAINER: Final = ops.Op("delete_container", 20, None, None, since="3.5.1")
+DELETE_CONTAINER: Final = ops.Op("delete_container", 20, SyncRequest, None, since="3.5.1")
 CREATE_SESSION: Final = ops.Op("create_session", -10, None, None)
 
 
@@ -60,7 +61,11 @@ class Behaviour(TypedDict, total=False):
 
 @dataclass
 class Rules:
-    """A :class:`Behaviour` with all defaults, and what follows from the version."""
+    """A :class:`Behaviour` with all defaults, and what follows from it.
+
+    ``unknown`` are the opcodes that the server does not know; ``schemes`` are those of the schemes
+    "sasl" and "x509" that it knows.
+    """
 
     version: Version = "3.8"
     unknown_opcodes: Collection[int] = ()
@@ -90,3 +95,4 @@ class Rules:
         )
         self.before_39: bool = self.version != "3.9"
         self.has_config: bool = self.version != "3.4"
+        self.schemes: set[str] = {"sasl"} if self.sasl_users is not None else set()

@@ -22,16 +22,20 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from zkwire.errors import AUTH_FAILED, SESSION_CLOSED_REQUIRE_AUTH, SESSION_EXPIRED
-from zkwire.testing.proxy.faults import Action
-from zkwire.testing.server.configuration import member_line
+from zkwire.testing.proxy import frames
+from zkwire.testing.proxy.faults import Action, on_reply
+from zkwire.testing.proxy.proxy import _Once
+from zkwire.testing.server.faultpoints import Refuse
 from zkwire.testing.server.loop import Loop, monotonic_epoch
+from zkwire.testing.server.operations import member_line
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.rules import Behaviour
 from zkwire.testing.server.sessions import Sessions
 from zkwire.testing.server.tree import DataTree
+from zkwire.testing.socket_thread import listening_socket
 
 if TYPE_CHECKING:
     import ssl
@@ -116,7 +120,10 @@ class _Service:
         The actions are those of `zkwire.testing.proxy.faults` that are not about the network, but
         no reply is held; ``op`` is a name of `zkwire.testing.proxy.frames.OPCODES` or "connect".
         """
-        self._call(lambda loop: loop.faults.on(op, action=action, nth=nth, reply=reply))
+        description = frames.describe_rule(op, nth, {*frames.OPCODES, "connect"}, reply=reply)
+        act = on_reply(action) if reply else action
+        rule = _Once(lambda frame: frame.op == op, description, nth, act)
+        self._call(lambda loop: loop.faults.rules.append(rule))
 
     def refuse_next(self, op: str, code: int, *, nth: int = 1, close: bool | None = None) -> None:
         """Answer the ``nth`` request of an operation from now on with an error code.
@@ -125,8 +132,9 @@ class _Service:
         answer; by default it ends after the codes after which a real server ends it (-112, -115,
         -124).
         """
-        ends = code in _CLOSING_CODES if close is None else close
-        self._call(lambda loop: loop.faults.refuse(op, code, nth=nth, close=ends))
+        frames.describe_rule(op, nth, frames.OPCODES)  # refuses "connect", too
+        refusal: Any = Refuse(code, code in _CLOSING_CODES if close is None else close)
+        self.on(op, action=lambda _: (refusal,), nth=nth)
 
     @property
     def unfired(self) -> list[str]:
@@ -134,7 +142,7 @@ class _Service:
 
         A test that checks it at its end finds the rules whose request has never come.
         """
-        return self._call(lambda loop: loop.faults.unfired)
+        return self._call(lambda loop: [rule.description for rule in loop.faults.rules])
 
     def set_config(self, text: bytes) -> None:
         """Write ``/zookeeper/config`` as a reconfiguration would, which fires its watches."""
@@ -144,7 +152,7 @@ class _Service:
 
     def clear(self) -> None:
         """Drop the rules of :meth:`on` and :meth:`refuse_next`; actions that have begun go on."""
-        self._call(lambda loop: loop.faults.clear())
+        self._call(lambda loop: loop.faults.rules.clear())
 
     def close(self) -> None:
         """End all connections and the thread; a second call does nothing.
@@ -172,17 +180,13 @@ class _Service:
             self._loop = Loop(self._processor, self._now, self._new_tls)
         try:
             if listener.listener is None:
-                listener.listener = self._loop.listen(listener.host, listener.port, listener.member)
-                listener.port = listener.listener.getsockname()[1]
+                sock = listener.listener = listening_socket(listener.host, listener.port)
+                self._loop.call(partial(self._loop.listen, sock, listener.member))
+                listener.port = sock.getsockname()[1]
         except BaseException:
             if is_first:
                 self.close()
             raise
-
-    def _stop(self, listener: OneServer) -> None:
-        loop, ended, listener.listener = self._running(), listener.listener, None
-        if ended is not None:
-            loop.stop_listening(ended)
 
     def _call(self, function: Callable[[Loop], T]) -> T:
         """Call it in the loop's thread, while no request is under way."""
@@ -238,7 +242,9 @@ class OneServer:
 
     def stop(self) -> None:
         """Close the connections to it and accept no more; the tree and the sessions stay."""
-        self._service._stop(self)
+        loop, ended, self.listener = self._service._running(), self.listener, None
+        if ended is not None:
+            loop.call(partial(loop.stop_listening, ended))
 
     def set_read_only(self, read_only: bool) -> None:
         """Take this member's quorum away, or give it back; see :meth:`Server.set_read_only`.

@@ -61,15 +61,16 @@ _MODES: Final = {
 }
 
 
-class _Table:
+class WatchTable:
     """Modes by path and connection, in the order of their insertion, so that runs repeat."""
 
     def __init__(self, *, one_mode: bool) -> None:
         self.watchers: dict[str, dict[Connection, Mode]] = {}
-        self.recursive = 0  # the number of recursive entries; with none, parents are skipped
+        self.recursive: int = 0  # the number of recursive entries; with none, parents are skipped
         self._one_mode = one_mode
 
-    def add(self, path: str, connection: Connection, mode: Mode) -> None:
+    def add(self, path: str, connection: Connection, mode: Mode = Mode.ONE_SHOT) -> None:
+        """Send ``connection`` the events of this table that the mode is for."""
         old = self.modes(path, connection)
         self._set(path, connection, mode if self._one_mode else old | mode)
 
@@ -102,14 +103,12 @@ class _Table:
                 told[connection] = None
                 self._set(event.path, connection, modes & ~Mode.ONE_SHOT)
         if self.recursive and not children:
-            for above in _ancestors(event.path):
+            above = event.path
+            while above != "/":
+                above = above[: above.rindex("/")] or "/"
                 watchers = self.watchers.get(above, {})
                 told.update((c, None) for c, modes in watchers.items() if modes & Mode.RECURSIVE)
         return told
-
-    def forget(self, connection: Connection) -> None:
-        for path in self.paths(connection):
-            self._set(path, connection, Mode(0))
 
     def paths(self, connection: Connection) -> list[str]:
         """The paths that a connection watches."""
@@ -127,23 +126,19 @@ class _Table:
 
 
 class Watchers:
-    """The data watches and the child watches of all connections."""
+    """The watches of all connections.
+
+    Those in ``data`` fire when the node is created, changed or deleted, those in ``child`` when a
+    child or the node is created or deleted.
+    """
 
     def __init__(self, *, one_mode: bool = True) -> None:
         self.one_mode = one_mode
-        self._data = _Table(one_mode=one_mode)
-        self._child = _Table(one_mode=one_mode)
+        self.data: WatchTable = WatchTable(one_mode=one_mode)
+        self.child: WatchTable = WatchTable(one_mode=one_mode)
 
     def __len__(self) -> int:
-        return sum(len(w) for t in (self._data, self._child) for w in t.watchers.values())
-
-    def watch_data(self, path: str, connection: Connection) -> None:
-        """Send ``connection`` one event when the node is created, changed or deleted."""
-        self._data.add(path, connection, Mode.ONE_SHOT)
-
-    def watch_children(self, path: str, connection: Connection) -> None:
-        """Send ``connection`` one event when a child or the node is created or deleted."""
-        self._child.add(path, connection, Mode.ONE_SHOT)
+        return sum(len(w) for t in (self.data, self.child) for w in t.watchers.values())
 
     def watch_persistently(self, path: str, connection: Connection, *, recursive: bool) -> None:
         """Send ``connection`` an event at every change of a node, or of it and its descendants.
@@ -153,9 +148,9 @@ class Watchers:
         the other stays.
         """
         mode = Mode.RECURSIVE if recursive else Mode.PERSISTENT
-        self._data.add(path, connection, mode)
+        self.data.add(path, connection, mode)
         if self.one_mode or not recursive:
-            self._child.add(path, connection, mode)
+            self.child.add(path, connection, mode)
 
     def has(self, path: str, connection: Connection, kind: Kind) -> bool:
         """Whether the connection has a watch of this kind.
@@ -176,33 +171,27 @@ class Watchers:
     def fire(self, event: Event) -> Iterator[Connection]:
         """The connections that get an event; their one-shot watches for it are removed."""
         if event.type is EventType.NODE_CHILDREN_CHANGED:
-            yield from self._child.fire(event)
+            yield from self.child.fire(event)
             return
-        told = self._data.fire(event)
+        told = self.data.fire(event)
         yield from told
         if event.type is EventType.NODE_DELETED:
-            yield from (c for c in self._child.fire(event) if c not in told)
+            yield from (c for c in self.child.fire(event) if c not in told)
 
     def paths(self, connection: Connection) -> list[str]:
         """The paths that a connection watches, once for each table."""
-        return self._data.paths(connection) + self._child.paths(connection)
+        return self.data.paths(connection) + self.child.paths(connection)
 
     def forget(self, connection: Connection) -> None:
         """Remove all watches of a connection that has ended."""
-        self._data.forget(connection)
-        self._child.forget(connection)
+        for table in (self.data, self.child):
+            for path in table.paths(connection):
+                table.remove(path, connection)
 
-    def _tables(self, kind: Kind) -> tuple[_Table, ...]:
+    def _tables(self, kind: Kind) -> tuple[WatchTable, ...]:
         if kind is Kind.CHILDREN:
-            return (self._child,)
-        return (self._data,) if kind is Kind.DATA else (self._child, self._data)
-
-
-def _ancestors(path: str) -> Iterator[str]:
-    """The paths above ``path``, up to the root."""
-    while path != "/":
-        path = path[: path.rindex("/")] or "/"
-        yield path
+            return (self.child,)
+        return (self.data,) if kind is Kind.DATA else (self.child, self.data)
 
 
 _REPLY = struct.Struct(">iiqi")  # length of the rest, xid, zxid, err

@@ -48,13 +48,6 @@ def _statistics_for(nodes: Mapping[str, Node], path: str) -> Node | None:
     return None
 
 
-def _counted(path: str) -> str | None:
-    """The path whose statistics are in the node at ``path``; None for any other node."""
-    if path.startswith(_QUOTAS + "/") and path.endswith(_STATISTICS):
-        return path[len(_QUOTAS) : -len(_STATISTICS)] or "/"
-    return None
-
-
 def _statistics(nodes: Mapping[str, Node], path: str) -> bytes:
     """The number of nodes at and below ``path``, and of their bytes, as statistics."""
     below = "/" if path == "/" else path + "/"
@@ -253,11 +246,10 @@ class DataTree:
         found: list[str] = []
         for path in self._reapable:
             node = self.nodes[path]
-            due = (
-                node.created > 0
-                if node.owner == CONTAINER
-                else now - node.mtime > time_to_live(node.owner)
-            )
+            if node.owner == CONTAINER:
+                due = node.created > 0
+            else:
+                due = now - node.mtime > time_to_live(node.owner)
             if due and not node.children:
                 found.append(path)
         return found
@@ -327,10 +319,7 @@ class DataTree:
         self, path: str, data: bytes | None, version: int, caller: Credentials
     ) -> tuple[Node, list[Event]]:
         """Replace a node's data if it has this version (-1: any)."""
-        _validate(path)
-        node = self.node(path)
-        caller.require(node.acl, Perms.WRITE)
-        _check_version(node.version, version)
+        node = self.check(path, version, caller, Perms.WRITE)
         self._keep(node)
         self._count(path, 0, len(data or b"") - len(node.data or b""))
         node.data, node.version = data, signed(node.version + 1)
@@ -348,12 +337,13 @@ class DataTree:
         node.aversion = signed(node.aversion + 1)
         return node
 
-    def check(self, path: str, version: int, caller: Credentials) -> None:
-        """Refuse if the node does not exist or has another version (-1: any)."""
+    def check(self, path: str, version: int, caller: Credentials, perms: int = Perms.READ) -> Node:
+        """The node, if it has this version (-1: any) and the caller has the permission."""
         _validate(path)
         node = self.node(path)
-        caller.require(node.acl, Perms.READ)
+        caller.require(node.acl, perms)
         _check_version(node.version, version)
+        return node
 
     def configure(self, data: bytes) -> list[Event]:
         """Replace the ensemble's configuration, whose node has no versions of its own."""
@@ -371,8 +361,9 @@ class DataTree:
         """Add a node to the statistics of quotas, after the answer to its create was encoded."""
         node = self.nodes[path]
         size = len(node.data or b"")
-        if (below := _counted(path)) is not None:
-            node.data = _statistics(self.nodes, below)
+        if path.startswith(_QUOTAS + "/") and path.endswith(_STATISTICS):
+            counted = path[len(_QUOTAS) : -len(_STATISTICS)] or "/"
+            node.data = _statistics(self.nodes, counted)
         self._count(path, 1, size)
 
     def _count(self, path: str, count: int, size: int) -> None:

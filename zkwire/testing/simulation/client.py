@@ -10,27 +10,24 @@ any other AsyncClient, locks and services included, but for what needs asyncio i
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from zkwire.aio.client import AsyncClient
 from zkwire.aio.replies import StepReply
+from zkwire.jute.frames import FrameSplitter
 from zkwire.net.driver import Driver
 from zkwire.net.pipeline import Pipeline
-from zkwire.recipes._service import Background, Service
+from zkwire.recipes._service import Background
 from zkwire.session.hosts import HostList
 from zkwire.session.request import Request
 from zkwire.session.session import Session
 from zkwire.session.waitable import Waitable, Watch
 from zkwire.testing.server.sessions import Connection
-
-if TYPE_CHECKING:
-    from zkwire.recipes.runtime import Owned
-
 
 T = TypeVar("T")
 
@@ -61,7 +58,7 @@ class Step(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A coroutine of a client's, and how it has ended.
+    """A coroutine that runs in a client's process, and how it has ended.
 
     ``awaits`` counts the awaits that have suspended it.
     """
@@ -119,10 +116,10 @@ Holder: TypeAlias = Any
 class Client:
     """One process with one client in it.
 
-    ``world`` is what recipes are given.  ``killed``: a server has ended its session although the
-    client had done nothing wrong, so that no lease of it is worth anything.  ``dead``: the process
-    is gone.  ``stalled``: until time passes, nothing of it or its network happens.  ``locks`` are
-    those whose claims a check looks at.  ``options`` are those of the session.
+    ``world`` is the runtime that recipes get.  ``killed``: the fault ``expire`` has ended its
+    session early, so its claims are not compared with others.  ``dead``: the process is gone.
+    ``stalled``: until time passes, nothing happens in its process or on its network.  ``locks`` are
+    the locks whose claims a check looks at.  ``options`` are those of the session.
     """
 
     def __init__(self, sim: Any, name: str, chroot: str, **options: Any) -> None:
@@ -156,6 +153,11 @@ class Client:
         return self.paused_until is not None
 
     @property
+    def lives(self) -> bool:
+        """Whether neither its process nor its session has ended."""
+        return not (self.dead or self.session.ended)
+
+    @property
     def running(self) -> bool:
         """Whether its tasks can go on."""
         return self.paused_until is None and not self.stalled
@@ -187,13 +189,9 @@ class Client:
         """Put what the session wants to send on its way."""
         link, session = self.link, self.session
         while link is not None and session.has_output:
-            data, at, frames = session.data_to_send(self.sim.now), 0, list[bytes]()
+            data = session.data_to_send(self.sim.now)
             link.written += len(data)
-            while at < len(data):
-                end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-                frames.append(data[at:end])
-                at = end
-            link.up.append(frames)
+            link.up.append([data[at - 4 : end] for _, at, end in FrameSplitter().cut(data)])
 
     def call_due(self) -> None:
         """Call what the state machine wants called."""
@@ -231,10 +229,9 @@ class Client:
 
 
 class SimulatedDriver(Driver):
-    """What a recipe needs of an I/O layer.  Everything leaves at the end of a step."""
+    """The driver of a simulated client.  What a step wants to send leaves at its end."""
 
     now: Callable[[], float]
-
     _kind = StepReply
 
     def __init__(self, client: Client) -> None:
@@ -250,7 +247,7 @@ class SimulatedDriver(Driver):
     check = start
 
     def caller(self) -> object:
-        """All tasks of a client count as one: how they share a lock object is looked at, too."""
+        """All tasks of a client count as one caller, so that they can share a lock object."""
         return None
 
     def waiter(self) -> object:
@@ -263,17 +260,10 @@ class SimulatedDriver(Driver):
 
     def local(self, make: Callable[[], T]) -> Callable[[], T]:
         """A function that returns the value of the task that calls it."""
-        values: dict[Task | None, T] = {}
+        values: defaultdict[Task | None, T] = defaultdict(make)
+        return lambda: values[self._sim.current]
 
-        def value() -> T:
-            task = self._sim.current
-            if task not in values:
-                values[task] = make()
-            return values[task]
-
-        return value
-
-    def when_caller_ends(self, lock: Owned) -> None:
+    def when_caller_ends(self, lock: Any) -> None:
         """A task that ends keeps what it holds: its process goes on."""
 
     def submit(self, request: Request, eager: bool = True) -> None:
@@ -310,42 +300,35 @@ class SimulatedDriver(Driver):
         raise RuntimeError("this would block the simulation: use await")
 
     def defer(self, function: Callable[[], object]) -> None:
-        """At once, or (if the seed is odd) at any later moment: both are as good as real.
+        """Call it at once, or, if the seed is odd, in a step of its own: drivers may do either.
 
-        All small worlds have the seed 0: any moment would make three times as many states of them.
+        Scenarios of which every state is visited have the seed 0, since a step of its own would
+        make three times as many states.
         """
         if self._sim.seed % 2 == 0:
             function()
-            return
-
-        async def call() -> None:
-            function()
-
-        self._sim.add_task(self._client, call(), "", background=True)
+        else:
+            self.dispatch(function)
 
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
         self.session.forget_watch(watch, tell=tell)
         self._client.call_due()
         self.flush()
 
-    def spawn(
-        self, work: Callable[[Pipeline], Coroutine[Any, Any, object]], *, lasting: bool = False
-    ) -> None:
+    def spawn(self, work: Callable[[Pipeline], Coroutine[Any, Any, object]]) -> None:
         if self.session.ended:
             raise self.session.ending()
         coroutine = work(self.background)
         self._sim.step_within(self._sim.add_task(self._client, coroutine, "", background=True))
 
-    def serve(self, service: Service) -> None:
+    def serve(self, service: Any) -> None:
         self.check_open()
         if service in self.services:
             return
-        runtime: Any = self  # a driver is one
-        work = service._run(Background(runtime, self.background))
-        task: Any = self._sim.add_task(self._client, work, "", background=True)
-        self.services[service] = task
+        work = service._run(Background(self, self.background))
+        self.services[service] = self._sim.add_task(self._client, work, "", background=True)
 
-    def dismiss(self, service: Service) -> None:
+    def dismiss(self, service: Any) -> None:
         task: Any = self.services.pop(service, None)
         if task is not None and not (task.done or task.coroutine.cr_running):
             self._sim.drop_task(task)
@@ -373,7 +356,7 @@ class SimulatedClient(AsyncClient):
         self._operation_timeout = None
 
     def __del__(self) -> None:
-        """Nothing that ends with it is real."""
+        """A client of users closes its connection here; a simulated one has none."""
 
     async def close(self) -> None:
         """End the session."""

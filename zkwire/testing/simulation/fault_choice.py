@@ -26,6 +26,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from zkwire.errors import ThrottledOpError
@@ -48,7 +49,7 @@ def possible(sim: System) -> list[Step]:
     """Every fault that could happen now."""
     found: list[Step] = []
     for client in sim.clients:
-        if not (client.dead or client.session.ended):
+        if client.lives:
             found += [Step(kind, client.name) for kind in _of_network(sim, client)]
             found += [Step(kind, client.name) for kind in _of_process(client)]
         found += [Step(kind, client.name) for kind in _of_session(sim, client)]
@@ -113,8 +114,8 @@ def _empty(sim: System) -> str | None:
 # --- what they do ---------------------------------------------------------------------------------
 
 
-def _cut(_sim: System, client: Client) -> None:
-    client.lose("cut")
+def _cut(_sim: System, client: Client, *, server: bool = True) -> None:
+    client.lose("cut", server=server)
     client.conclude()
 
 
@@ -122,11 +123,6 @@ def _unsent(_sim: System, client: Client) -> None:
     if client.link is not None:
         lost = sum(len(frame) for frames in client.link.up for frame in frames)
         client.lose("cut", written=client.link.written - lost)
-    client.conclude()
-
-
-def _linger(_sim: System, client: Client) -> None:
-    client.lose("cut", server=False)
     client.conclude()
 
 
@@ -238,7 +234,8 @@ def _crash(sim: System, client: Client) -> None:
 
 
 CLIENT_FAULTS: Final[dict[str, Callable[[System, Client], None]]] = {
-    "cut": _cut, "unsent": _unsent, "linger": _linger, "expire": _expire, "delete": _delete,
+    "cut": _cut, "unsent": _unsent, "linger": partial(_cut, server=False),
+    "expire": _expire, "delete": _delete,
     "pause": _pause, "partition": _partition, "blip": _blip, "slow": _slow, "swap": _swap,
     "lag": _lag, "close": _close, "abandon": _abandon, "crash": _crash, "touch": _touch,
     "refuse": _refuse,

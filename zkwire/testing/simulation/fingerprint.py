@@ -16,7 +16,7 @@ from __future__ import annotations
 import copyreg
 import gc
 import types
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
@@ -146,7 +146,7 @@ def _suspended(value: Any, frame: types.FrameType | None, awaited: object) -> It
 _Parts = Callable[[Any], Iterable[Any]]
 _PARTS: Final[dict[type, _Parts]] = {
     **dict.fromkeys((list, deque, set, frozenset), iter),
-    dict: _items,
+    **dict.fromkeys((dict, defaultdict), _items),
     bytearray: lambda value: (bytes(value),),
     Random: lambda value: value.getstate()[1][:: _UNTIL_USES],
     types.FunctionType: lambda value: (
@@ -210,10 +210,9 @@ def parts(sim: Simulation, known: Known | None = None) -> tuple[int, ...]:
     """
     known = {} if known is None else known
     found = [_clock(sim), _server(sim), _checks(sim)]
-    by_client: dict[Client, list[Task]] = {client: [] for client in sim.clients}
-    for task in sim.tasks:
-        by_client[task.client].append(task)
-    for client, tasks in by_client.items():
+    all_tasks = sim.tasks
+    for client in sim.clients:
+        tasks = [task for task in all_tasks if task.client is client]
         found += (_process(sim, client, tasks, known), _network(sim, client))
     return tuple(found)
 
@@ -288,7 +287,7 @@ def _server(sim: Simulation) -> int:
     watchers = sim.processor.state.watchers
     watches = [
         (path, str(names.get(connection)), int(mode), number)
-        for number, table in enumerate((watchers._data, watchers._child))
+        for number, table in enumerate((watchers.data, watchers.child))
         for path, entries in table.watchers.items()
         for connection, mode in entries.items()
     ]
@@ -302,5 +301,5 @@ def _server(sim: Simulation) -> int:
 
 def _oldest_zxid(sim: Simulation) -> int:
     """The last zxid of the client that has seen least: no client may see an older tree."""
-    known = (c.session.last_zxid for c in sim.clients if not (c.dead or c.session.ended))
+    known = (client.session.last_zxid for client in sim.clients if client.lives)
     return min(known, default=sim.tree.zxid)

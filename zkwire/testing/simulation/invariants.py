@@ -197,11 +197,7 @@ class Orphans(_LockCheck):
     def end(self, sim: Simulation) -> None:
         """Check the nodes, then the watches."""
         held = {claim.lock.fence for claim in self._claims.held()}
-        living = {
-            client.session.session_id
-            for client in sim.clients
-            if not (client.dead or client.session.ended)
-        }
+        living = {client.session.session_id for client in sim.clients if client.lives}
         for path, node in sim.tree.nodes.items():
             below = path.startswith((self._path + "/", f"{self._path}{GRANTS}/"))
             inside = path == self._path or below
@@ -254,13 +250,10 @@ class Herd(_LockCheck):
             return
         woken: dict[str, set[str]] = {}
         for event in sim.events[self._seen :]:
-            own = f"{event.client.session.session_id:016x}" in event.path
-            if (
-                event.type is EventType.NODE_DELETED
-                and not own
-                and self._contends(sim, event.client)
-            ):
-                woken.setdefault(event.path, set()).add(event.client.name)
+            client = event.client
+            own = f"{client.session.session_id:016x}" in event.path
+            if event.type is EventType.NODE_DELETED and not own and self._contends(sim, client):
+                woken.setdefault(event.path, set()).add(client.name)
         self._seen = len(sim.events)
         for path, names in woken.items():
             if path.startswith(self._below) and len(names) > 1:

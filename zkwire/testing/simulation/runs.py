@@ -179,35 +179,30 @@ class CancelAt:
         return self._base.next(sim)
 
 
-class Postponed(NamedTuple):
-    """Steps outside the chosen set, and the claims that were held before the chosen step."""
+class Choices(NamedTuple):
+    """The steps to choose from, then the faults.
+
+    If the chosen step ends one of the ``claims``, which are held before it, the ``postponed`` steps
+    must be followed as well.
+    """
 
     steps: list[Step]
-    claims: list[Holder]
-
-    @property
-    def must_be_followed(self) -> bool:
-        """Whether the chosen step has ended a claim; only known after that step."""
-        return not all(lock.held for lock in self.claims)
+    claims: Sequence[Holder] = ()
+    postponed: Sequence[Step] = ()
 
 
-def all_reducible(sim: Simulation) -> bool:
-    """Whether every check promises to look only at the server and at claims of locks."""
-    return all(getattr(check, "reducible", False) for check in sim.checks)
-
-
-def sufficient_steps(sim: Simulation, *, faults: bool) -> tuple[list[Step], Postponed | None]:
-    """The smallest sufficient set of steps, and of faults if ``faults``; steps come first."""
+def sufficient_steps(sim: Simulation, *, faults: bool) -> Choices:
+    """The smallest sufficient set of steps, and of faults if ``faults``."""
     steps = fewest = sim.steps()
     chosen: Client | None = None
     for client in sim.clients if len(steps) > 1 or faults else ():
         own = [s for s in steps if s.kind in _CLIENT_STEPS and sim.client_of(s) is client]
         if 0 < len(own) < len(fewest) + faults and _is_independent(sim, client, own, faults=faults):
             fewest, chosen = own, client
-    if faults:
-        return [*fewest, *_faults(sim, chosen)], None
-    claims = [lock for lock in chosen.locks if lock.held] if chosen is not None else []
-    return fewest, Postponed([s for s in steps if s not in fewest], claims) if claims else None
+    if faults or chosen is None:
+        return Choices([*fewest, *(_faults(sim, chosen) if faults else ())])
+    claims = [lock for lock in chosen.locks if lock.held]
+    return Choices(fewest, claims, [s for s in steps if s not in fewest] if claims else ())
 
 
 def _faults(sim: Simulation, chosen: Client | None) -> list[Step]:
@@ -294,48 +289,44 @@ class Branch:
         self._states = prefix.states
         self._left = prefix.left
         self._exploration = exploration
-        self._postponed: tuple[Postponed, list[Step]] | None = None
+        self._claims: Sequence[Holder] = ()  # those that the last choice may have ended
+        self._postponed: tuple[list[Step], Sequence[Step]] = ([], ())
 
     def next(self, sim: Simulation) -> Step | None:
         for step in self._steps:
             return step
         if not self._left:
             sim.tree_history.forget()
-        self._follow_postponed()
-        choices, postponed = self._choices(sim)
+        if not all(lock.held for lock in self._claims):
+            self._leave(*self._postponed)
+        self._claims = ()
+        choices, claims, postponed = self._choices(sim)
         if not choices:
             return None
         first = choices[0] if choices[0].kind not in _FAULTS else None
         far = len(sim.done) >= self._exploration.depth
-        if far or (first is not None and len(choices) == 1 and postponed is None):
+        if far or (first is not None and len(choices) == 1 and not claims):
             return first
         state = state_fingerprint(sim, self._exploration.known)
         if not self._is_new(hash((state, self._left)), sim):
             return None
         done = sim.done.copy()
         self._leave(done, choices if first is None else choices[1:])
-        if postponed is not None:
-            self._postponed = postponed, done
+        self._claims, self._postponed = claims, (done, postponed)
         return first
 
-    def _choices(self, sim: Simulation) -> tuple[list[Step], Postponed | None]:
-        """The steps, then the faults; a fault is possible even after the last step."""
+    def _choices(self, sim: Simulation) -> Choices:
+        """The choices; a fault is possible even after the last step."""
         faults = self._left > 0
-        if not (self._exploration.reduced and all_reducible(sim)):
-            return [*sim.steps(), *(sim.faults() if faults else ())], None
+        reducible = all(getattr(check, "reducible", False) for check in sim.checks)
+        if not (self._exploration.reduced and reducible):
+            return Choices([*sim.steps(), *(sim.faults() if faults else ())])
         return sufficient_steps(sim, faults=faults)
 
-    def _leave(self, done: list[Step], choices: list[Step]) -> None:
+    def _leave(self, done: list[Step], choices: Sequence[Step]) -> None:
         for step in reversed(choices):
             left = self._left - (step.kind in _FAULTS)
             self._exploration.push(Prefix(done, step, self._states, left))
-
-    def _follow_postponed(self) -> None:
-        if self._postponed is not None:
-            postponed, done = self._postponed
-            self._postponed = None
-            if postponed.must_be_followed:
-                self._leave(done, postponed.steps)
 
     def _is_new(self, state: int, sim: Simulation) -> bool:
         """Whether no run was in this state; raises if this run was and still has tasks.
@@ -413,35 +404,31 @@ class Runner:
 
     def run(self, schedule: Schedule, origin: str, seed: int = 0) -> Simulation:
         """Make one more run; a failure names it by ``origin``."""
-        sim = Simulation(seed=seed, **self._options)
-        self._scenario(sim)
+        sim, error = self.attempt(schedule, seed)
         self.runs += 1
-        try:
-            sim.run(schedule)
-        except ViolationError as error:
-            raise self._failure(error, sim.done, origin, seed) from error
+        if error is not None:
+            steps = self._shrink(sim.done, error.invariant, seed)
+            sim, _ = self.attempt(Scripted(steps), seed, trace=True)
+            raise FailedRunError(error, origin, sim, self.runs, seed) from error
         self.steps += len(sim.done)
         return sim
 
-    def _failure(
-        self, error: ViolationError, steps: list[Step], origin: str, seed: int
-    ) -> FailedRunError:
-        steps = self._shrink(steps, error.invariant, seed)
-        _, sim = self.again(steps, seed, trace=True)
-        return FailedRunError(error, origin, sim, self.runs, seed)
-
-    def again(
-        self, steps: list[Step], seed: int, *, trace: bool = False
-    ) -> tuple[str | None, Simulation]:
-        """The invariant that these steps break, or None, and the simulation."""
+    def attempt(
+        self, schedule: Schedule, seed: int, *, trace: bool = False
+    ) -> tuple[Simulation, ViolationError | None]:
+        """A simulation that has run, and what has ended it before its end."""
         sim = Simulation(seed=seed, trace=trace, **self._options)
         self._scenario(sim)
         try:
-            sim.run(Scripted(steps))
+            sim.run(schedule)
         except ViolationError as error:
             sim.note(str(error))
-            return error.invariant, sim
-        return None, sim
+            return sim, error
+        return sim, None
+
+    def _breaks(self, invariant: str, steps: list[Step], seed: int) -> bool:
+        _, error = self.attempt(Scripted(steps), seed)
+        return error is not None and error.invariant == invariant
 
     def _shrink(self, steps: list[Step], invariant: str, seed: int) -> list[Step]:
         """Remove steps, faults first, as long as the same invariant breaks."""
@@ -449,7 +436,7 @@ class Runner:
         for fault in [step for step in steps if step.kind in _FAULTS]:
             without = steps.copy()
             without.remove(fault)
-            if self.again(without, seed)[0] == invariant:
+            if self._breaks(invariant, without, seed):
                 steps = without
             left -= 1
         size = len(steps) // 2
@@ -458,7 +445,7 @@ class Runner:
             while at < len(steps) and left > 0:
                 without = steps[:at] + steps[at + size :]
                 left -= 1
-                if self.again(without, seed)[0] == invariant:
+                if self._breaks(invariant, without, seed):
                     steps = without
                 else:
                     at += size
@@ -559,4 +546,4 @@ def cancel_everywhere(
 def replay(scenario: Scenario, text: str, *, seed: int = 0, **options: Any) -> list[str]:
     """Run the steps in the text of a failure, and return the history."""
     steps = [Step(*part.strip().split(" ", 1)) for part in text.split(";")]
-    return Runner(scenario, options).again(steps, seed, trace=True)[1].history
+    return Runner(scenario, options).attempt(Scripted(steps), seed, trace=True)[0].history

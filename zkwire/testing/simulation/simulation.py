@@ -47,16 +47,14 @@ def describe(step: Step, client: Client | None) -> str:
 
     It must not change anything: a run with a history and a run without one have the same steps.
     """
-    if client is None or client.link is None:
+    link = None if client is None else client.link
+    if client is None or link is None or step.kind not in ("up", "up1", "down", "down1"):
         return str(step)
-    if step.kind in ("up", "up1"):
-        frames = client.link.up[0][: 1 if step.kind == "up1" else None]
-        return f"{step}: {', '.join(_request(frame, client.link) for frame in frames)}"
-    if step.kind in ("down", "down1"):
-        frames = list(client.link.down)[: 1 if step.kind == "down1" else None]
-        replies = map(_reply, frames) if client.session.usable else ("handshake",)
-        return f"{step}: {', '.join(replies)}"
-    return str(step)
+    if step.kind.startswith("up"):
+        frames = [_request(frame, link) for frame in link.up[0]]
+    else:
+        frames = list(map(_reply, link.down)) if client.session.usable else ["handshake"]
+    return f"{step}: {', '.join(frames[:1] if step.kind.endswith('1') else frames)}"
 
 
 def _request(data: bytes, link: Link) -> str:

@@ -22,8 +22,8 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from zkwire.errors import ZooKeeperError
-from zkwire.jute.records import SetWatches
-from zkwire.testing.server.operations import READS, WRITES
+from zkwire.jute.records import SetWatches, WatcherEvent
+from zkwire.testing.server.operations import READS, WRITES, set_watches
 from zkwire.testing.server.processor import Processor
 from zkwire.testing.server.sessions import Connection, Sessions
 from zkwire.testing.server.state import Mode, ServerState
@@ -39,14 +39,13 @@ from zkwire.testing.simulation.client import (
 )
 from zkwire.wire import ops
 from zkwire.wire.model import EventType
-from zkwire.wire.ops import NOTIFICATION_XID, SET_WATCHES
+from zkwire.wire.ops import NOTIFICATION_XID
 
 _OF_CHILDREN: Final = frozenset({EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED})
 _OF_DATA: Final = frozenset(
     {EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED}
 )
-_EVENT: Final = struct.Struct(">iii")  # after a reply's header: type, state, length of the path
-_EVENT_AT: Final = 20
+_EVENT_AT: Final = 20  # after the length and a reply's header
 _NOTIFICATION: Final = struct.pack(">i", NOTIFICATION_XID)
 
 
@@ -54,9 +53,8 @@ def event_in(frame: bytes) -> tuple[EventType, str] | None:
     """The watch event in a server's frame; None if the frame is something else."""
     if frame[4:8] != _NOTIFICATION:
         return None
-    kind, _, length = _EVENT.unpack_from(frame, _EVENT_AT)
-    at = _EVENT_AT + _EVENT.size
-    return EventType(kind), frame[at : at + length].decode("utf-8", "replace")
+    event, _ = WatcherEvent.unpack(frame, _EVENT_AT)
+    return EventType(event.type), event.path
 
 
 def _copied(tree: DataTree, before: DataTree | None = None) -> DataTree:
@@ -161,12 +159,12 @@ class StaleServer:
                 for path in table.paths(connection)
                 if table.remove(path, connection, Mode.ONE_SHOT) and not self._told(path, kinds)
             )
-            for table, kinds in ((watchers._data, _OF_DATA), (watchers._child, _OF_CHILDREN))
+            for table, kinds in ((watchers.data, _OF_DATA), (watchers.child, _OF_CHILDREN))
         )
         there = [path for path in data if path in self.tree.nodes]
         missing = [path for path in data if path not in self.tree.nodes]
         request = SetWatches(self.tree.zxid, tuple(there), tuple(missing), tuple(child))
-        READS[SET_WATCHES.opcode](state, connection, request.encode())
+        set_watches(state, connection, request)
 
     def _told(self, path: str, kinds: frozenset[EventType]) -> bool:
         return any((kind, path) in self._events for kind in kinds)
