@@ -209,10 +209,10 @@ class Acquirable(Recipe, Enterable):
         """End the acquisition that is under way, from any thread or task; whether there was one.
 
         The call that acquires, or enters the ``with``, raises LockCancelledError.  As after any
-        other error nothing is held then and no node stays behind.  It is woken at once while it
-        waits for its turn or for a server, and within a second in every case.  Where it has just
-        succeeded the lock stays held: ``held`` tells.  The client goes on, and so does a lock that
-        is held already.
+        other error, nothing is held then and no node is left.  A call that waits for its turn or
+        for a server is woken at once, and every call within a second.  If it has just succeeded,
+        the lock stays held: ``held`` tells.  The client goes on, and a lock that is already held
+        stays held.
         """
         if not self._busy:
             return False

@@ -94,7 +94,7 @@ _FIRST_WINDOW = 16
 class Runtime:
     """One client, as its recipes see it.  Times are seconds on the clock ``now``.
 
-    A driver is a subclass.  What it alone can do is declared here, the rest is done here.
+    A driver is a subclass.  What only a driver can do is declared here; the rest is done here.
     """
 
     mutex: AbstractContextManager[object]
@@ -361,8 +361,8 @@ class Runtime:
         ``kept`` and the chroot.  Persistent where the server refuses that, and after a connection
         that was lost on it: some servers answer what they do not know in no other way.
 
-        ``counts``: an error says by ``maybe_applied`` whether any node was made.  Else it does not
-        say so: the change has not begun, whatever was made of what is above it.
+        ``counts``: an error has ``maybe_applied`` if any node may have been made.  Without
+        ``counts`` it does not: the caller's change has not begun, even if nodes above it were made.
         """
         missing, begun, limit = [path], False, self.in_time(deadline)
         try:
