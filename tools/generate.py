@@ -370,15 +370,11 @@ def exports(found: list[Recipe]) -> str:
     for name, recipe in sorted(public.items()):
         homes.setdefault(f"blocking.{recipe.group}", []).append(name.removeprefix("Async"))
         homes.setdefault(recipe.home.removeprefix("zkwire."), []).append(name)
-    table = [
-        line
-        for home, names in homes.items()
-        for line in (f"__all__ += {names!r}".replace("'", '"'), f'_from("{home}")')
-    ]
-    text = between(EXPORTS.read_text(), "# <recipes: tools/generate.py>", "# </recipes>", table)
+    table = [f"    {entry!r},".replace("'", '"') for entry in homes.items()]
+    begin, end = "    # <recipes: tools/generate.py>", "    # </recipes>"
+    text = between(EXPORTS.read_text(), begin, end, table)
     by_module: dict[str, list[str]] = {}
-    entries = re.compile(r"((?:^__all__ \+?= \[[^]]*\].*\n)+)_from\(\"(.+)\"\)", re.MULTILINE)
-    for group, module in entries.findall(text):
+    for module, group in re.findall(r'\(\s*"([\w.]+)",\s*\[([^]]*)\]', text):
         by_module.setdefault(module, []).extend(re.findall(r'"(\w+)"', group))
     typed = [
         f"    from zkwire.{module} import {name} as {name}"

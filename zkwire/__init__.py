@@ -13,145 +13,100 @@ locks have.  Under asyncio these are ``AsyncClient`` and ``AsyncSequentialLock``
 ``zkwire.trio.TrioClient``.  For a program that outlives its session there is ``Supervisor``.
 
 When a connection is lost, a request ends with ``NotSentError`` (repeat it) or with
-``OutcomeUnknownError`` (look first); both are ``ConnectionLossError``.  What a server refuses is a
-``ServerError``, such as ``NoNodeError``.  All errors are ``ZooKeeperError``.
+``OutcomeUnknownError`` (look first); both are ``ConnectionLossError``.  When a server refuses a
+request, it ends with a ``ServerError``, such as ``NoNodeError``.  These errors are
+``ZooKeeperError``.  Wrong arguments are a TypeError or ValueError, and wrong uses of an object a
+RuntimeError.
 
-Everything public is importable from here, and loaded when it is first asked for.  The table below
-has it in groups: clients; locks, for threads and under asyncio; what operations take and return;
-watches and states; the errors that a program handles; the refusals of a server, a class for each.
+Everything public is importable from here, and loaded when it is first used.
 """
 
 __version__ = "0.1.0"
 
-# The table: each name stands here once, and the line behind it says which module has it.  Python
-# loads that module; a type checker reads `__all__`, and the imports at the end.
-_HOMES: "dict[str, str]" = {}  # quoted for Pythons so old that __main__ refuses them
-
-
-def _from(module: str) -> None:
-    """Say which module has the names that stand in ``__all__`` since the last call."""
-    _HOMES.update(dict.fromkeys(__all__[len(_HOMES) :], f"{__name__}.{module}"))
-
-
-__all__ = ["Client", "Transaction"]
-_from("blocking.client")
-__all__ += ["AsyncClient", "AsyncTransaction"]
-_from("aio.client")
-__all__ += ["DigestMD5"]
-_from("net.sasl")
-
-__all__ += ["LockInUseError", "Lost"]
-_from("recipes._recipe")
-__all__ += ["Contender"]
-_from("recipes.sequential")
-__all__ += ["SeenChildren", "SeenData"]
-_from("recipes.watching")
-__all__ += ["Leadership"]
-_from("recipes.supervisor")
-__all__ += ["Supervisor"]
-_from("blocking.supervisor")
-__all__ += ["AsyncSupervisor"]
-_from("aio.supervisor")
-__all__ += ["Member"]
-_from("recipes.membership")
-__all__ += ["CacheEvent"]
-_from("recipes.cache")
-__all__ += ["CacheFullError", "CachedNode"]
-_from("recipes._cache_tree")
-__all__ += ["QueueEmptyError", "QueueFullError", "QueueItem"]
-_from("recipes.queue")
-
-# <recipes: tools/generate.py>
-__all__ += ["Barrier", "Counter", "DoubleBarrier", "OncePer", "Queue"]
-_from("blocking.classic")
-__all__ += ["AsyncBarrier", "AsyncDoubleBarrier"]
-_from("recipes.barrier")
-__all__ += [
-    "BlockingLock",
-    "Election",
-    "Lease",
-    "Lock",
-    "MultiLock",
-    "NonBlockingLock",
-    "ReadWriteLock",
-    "ReentrantLock",
-    "Semaphore",
-    "SequentialLock",
+# Each name stands here once, behind the module that has it.  Python loads that module when the name
+# is first used; a type checker reads the imports at the end.
+_TABLE = [
+    # Clients, and what recipes return.
+    ("blocking.client", ["Client", "Transaction"]),
+    ("aio.client", ["AsyncClient", "AsyncTransaction"]),
+    ("net.sasl", ["DigestMD5"]),
+    ("recipes._recipe", ["LockInUseError", "Lost"]),
+    ("recipes.sequential", ["Contender"]),
+    ("recipes.watching", ["SeenChildren", "SeenData"]),
+    ("recipes.supervisor", ["Leadership"]),
+    ("blocking.supervisor", ["Supervisor"]),
+    ("aio.supervisor", ["AsyncSupervisor"]),
+    ("recipes.membership", ["Member"]),
+    ("recipes.cache", ["CacheEvent"]),
+    ("recipes._cache_tree", ["CacheFullError", "CachedNode"]),
+    ("recipes.queue", ["QueueEmptyError", "QueueFullError", "QueueItem"]),
+    # <recipes: tools/generate.py>
+    ("blocking.classic", ["Barrier", "Counter", "DoubleBarrier", "OncePer", "Queue"]),
+    ("recipes.barrier", ["AsyncBarrier", "AsyncDoubleBarrier"]),
+    (
+        "blocking.locks",
+        [
+            "BlockingLock",
+            "Election",
+            "Lease",
+            "Lock",
+            "MultiLock",
+            "NonBlockingLock",
+            "ReadWriteLock",
+            "ReentrantLock",
+            "Semaphore",
+            "SequentialLock",
+        ],
+    ),
+    (
+        "recipes.locks",
+        ["AsyncBlockingLock", "AsyncMultiLock", "AsyncNonBlockingLock", "AsyncReentrantLock"],
+    ),
+    (
+        "blocking.services",
+        ["Cache", "ChildrenWatch", "DataWatch", "Group", "Partitioner", "PersistentNode", "Share"],
+    ),
+    ("recipes.cache", ["AsyncCache"]),
+    ("recipes.watching", ["AsyncChildrenWatch", "AsyncDataWatch"]),
+    ("recipes.counter", ["AsyncCounter"]),
+    ("recipes.sequential", ["AsyncElection", "AsyncLock", "AsyncSequentialLock"]),
+    ("recipes.membership", ["AsyncGroup"]),
+    ("recipes.semaphore", ["AsyncLease", "AsyncSemaphore"]),
+    ("recipes.once_per", ["AsyncOncePer"]),
+    ("recipes.partitioner", ["AsyncPartitioner", "AsyncShare"]),
+    ("recipes.persistent_node", ["AsyncPersistentNode"]),
+    ("recipes.queue", ["AsyncQueue"]),
+    ("recipes.read_write", ["AsyncReadWriteLock"]),
+    # </recipes>
+    # What operations take and return; watches and states.
+    ("jute.records", ["ACL", "ClientInfo", "Id", "Stat"]),
+    ("wire.model", ["CREATOR_ALL_ACL", "OPEN_ACL_UNSAFE", "READ_ACL_UNSAFE", "AclAndStat"]),
+    ("wire.model", ["ChildrenAndStat", "Credentials", "DataAndStat", "PathAndStat", "Perms"]),
+    ("wire.model", ["digest_auth", "digest_id"]),
+    ("operations.multi", ["Check", "Create", "Delete", "GetChildren", "GetData", "SetData"]),
+    ("session.waitable", ["Watch"]),
+    ("wire.model", ["Event", "EventType", "State", "WatchType"]),
+    ("session.trace", ["TraceFrame"]),
+    ("net.observer", ["Observer", "RequestEnd"]),
+    # The errors that a program handles; then the refusals of a server, a class for each.
+    ("errors", ["AuthFailedError", "ClientClosedError", "ConnectionLossError", "ForkedError"]),
+    ("errors", ["GarbledError", "LockCancelledError", "LockLostError", "LockTakenError"]),
+    ("errors", ["LockTimeoutError", "NotSentError", "OperationTimeoutError"]),
+    ("errors", ["OutcomeUnknownError", "ProtocolError", "ReplyTooLargeError"]),
+    ("errors", ["SequenceExhaustedError", "SessionExpiredError", "UnreachableError"]),
+    ("errors", ["ZooKeeperError"]),
+    ("errors", ["BadArgumentsError", "BadVersionError", "DataInconsistencyError"]),
+    ("errors", ["EphemeralOnLocalSessionError", "InvalidACLError", "MarshallingError"]),
+    ("errors", ["MultiError", "NewConfigNoQuorumError", "NoAuthError"]),
+    ("errors", ["NoChildrenForEphemeralsError", "NoNodeError", "NoWatcherError"]),
+    ("errors", ["NodeExistsError", "NotEmptyError", "NotReadOnlyError", "QuotaExceededError"]),
+    ("errors", ["ReconfigDisabledError", "ReconfigInProgressError", "RequestTimeoutError"]),
+    ("errors", ["RuntimeInconsistencyError", "ServerError", "ServerTimeoutError"]),
+    ("errors", ["SessionMovedError", "ThrottledOpError", "UnimplementedError"]),
+    ("errors", ["UnknownSessionError"]),
 ]
-_from("blocking.locks")
-__all__ += ["AsyncBlockingLock", "AsyncMultiLock", "AsyncNonBlockingLock", "AsyncReentrantLock"]
-_from("recipes.locks")
-__all__ += [
-    "Cache",
-    "ChildrenWatch",
-    "DataWatch",
-    "Group",
-    "Partitioner",
-    "PersistentNode",
-    "Share",
-]
-_from("blocking.services")
-__all__ += ["AsyncCache"]
-_from("recipes.cache")
-__all__ += ["AsyncChildrenWatch", "AsyncDataWatch"]
-_from("recipes.watching")
-__all__ += ["AsyncCounter"]
-_from("recipes.counter")
-__all__ += ["AsyncElection", "AsyncLock", "AsyncSequentialLock"]
-_from("recipes.sequential")
-__all__ += ["AsyncGroup"]
-_from("recipes.membership")
-__all__ += ["AsyncLease", "AsyncSemaphore"]
-_from("recipes.semaphore")
-__all__ += ["AsyncOncePer"]
-_from("recipes.once_per")
-__all__ += ["AsyncPartitioner", "AsyncShare"]
-_from("recipes.partitioner")
-__all__ += ["AsyncPersistentNode"]
-_from("recipes.persistent_node")
-__all__ += ["AsyncQueue"]
-_from("recipes.queue")
-__all__ += ["AsyncReadWriteLock"]
-_from("recipes.read_write")
-# </recipes>
-
-__all__ += ["ACL", "ClientInfo", "Id", "Stat"]
-_from("jute.records")
-__all__ += [
-    "CREATOR_ALL_ACL", "OPEN_ACL_UNSAFE", "READ_ACL_UNSAFE", "AclAndStat", "ChildrenAndStat",
-    "Credentials", "DataAndStat", "PathAndStat", "Perms",
-]  # fmt: skip
-__all__ += ["digest_auth", "digest_id"]
-_from("wire.model")
-__all__ += ["Check", "Create", "Delete", "GetChildren", "GetData", "SetData"]
-_from("operations.multi")
-
-__all__ += ["Watch"]
-_from("session.waitable")
-__all__ += ["Event", "EventType", "State", "WatchType"]
-_from("wire.model")
-__all__ += ["TraceFrame"]
-_from("session.trace")
-__all__ += ["Observer", "RequestEnd"]
-_from("net.observer")
-
-__all__ += [
-    "AuthFailedError", "ClientClosedError", "ConnectionLossError", "ForkedError", "GarbledError",
-    "LockCancelledError", "LockLostError", "LockTakenError", "LockTimeoutError", "NotSentError",
-    "OperationTimeoutError",
-    "OutcomeUnknownError", "ProtocolError", "ReplyTooLargeError", "SequenceExhaustedError",
-    "SessionExpiredError", "UnreachableError", "ZooKeeperError",
-]  # fmt: skip
-__all__ += [
-    "BadArgumentsError", "BadVersionError", "DataInconsistencyError",
-    "EphemeralOnLocalSessionError", "InvalidACLError", "MarshallingError", "MultiError",
-    "NewConfigNoQuorumError", "NoAuthError", "NoChildrenForEphemeralsError", "NoNodeError",
-    "NoWatcherError", "NodeExistsError", "NotEmptyError", "NotReadOnlyError", "QuotaExceededError",
-    "ReconfigDisabledError", "ReconfigInProgressError", "RequestTimeoutError",
-    "RuntimeInconsistencyError", "ServerError", "ServerTimeoutError", "SessionMovedError",
-    "ThrottledOpError", "UnimplementedError", "UnknownSessionError",
-]  # fmt: skip
-_from("errors")
+_HOMES = {name: f"{__name__}.{module}" for module, names in _TABLE for name in names}
+__all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 TYPE_CHECKING = bool()  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ class ZooKeeperError(Exception):
 class ServerError(ZooKeeperError):
     """The server refused the request and changed nothing.  ``code`` is its error code.
 
-    A code that zkwire does not know is this class itself.
+    An error code that zkwire does not know raises this class itself.
     For a change refused with -122, -7, -5 or -4 ``maybe_applied`` is True: some servers send these
     for a request that may be executed all the same (Apache's -5 if it fails after the commit,
     ClickHouse Keeper -7 and -4 if it has not seen the commit).
@@ -240,11 +240,11 @@ class ConnectionLossError(ZooKeeperError):
 
 
 class NotSentError(ConnectionLossError):
-    """It was not sent as a whole, so the server has not executed it: repeating it is safe."""
+    """The request was not sent whole, so the server has not executed it: repeating it is safe."""
 
 
 class OutcomeUnknownError(ConnectionLossError):
-    """It was sent and its answer was lost: it may have been executed, or be so within a moment.
+    """The request was sent and its answer was lost: it may have been executed, or may soon be.
 
     Of the requests lost with one connection, the executed ones come first, in order: if one has
     taken effect, so have all before it.
@@ -259,7 +259,7 @@ class GarbledError(OutcomeUnknownError):
 
 
 class OperationTimeoutError(ZooKeeperError, TimeoutError):
-    """The caller's time limit passed.  ``maybe_applied``: a change was sent, or is still tried.
+    """The caller's time limit passed.  ``maybe_applied``: a change was sent, or may yet be.
 
     From ``release`` or the end of a ``with`` it is True: the lock is not ``held``, and perhaps not
     free.  There is nothing to do: its node is deleted in the background, or with the session.
@@ -332,7 +332,7 @@ class LockTakenError(ZooKeeperError):
 class LockTimeoutError(LockTakenError, OperationTimeoutError):
     """Another holder was seen to have the lock when the time limit passed, or at the one try.
 
-    An OperationTimeoutError of another class means that no server has told in time.
+    An OperationTimeoutError of another class means that no server has answered in time.
     """
 
 
@@ -341,10 +341,11 @@ class LockCancelledError(ZooKeeperError):
 
 
 class SequenceExhaustedError(ZooKeeperError):
-    """What servers count for a node is at its end: they would give a number twice, or none.
+    """The server has no more numbers for a node: it would give a number twice, or none.
 
-    That is a lock's or queue's sequence, or a counter's version.  Nothing is held or changed.  Use
-    another path, or delete this one (a lock's or queue's when it is empty): it starts again.
+    The numbers are those of a lock's or queue's sequence, or of a counter's version.  Nothing is
+    held or changed.  Use another path, or delete this one (a lock's or queue's when it is empty),
+    and the numbers start again.
     """
 
 

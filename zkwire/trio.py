@@ -109,7 +109,7 @@ class _Loop:
             await trio.sleep_forever()
         finally:
             for driver in list(self.drivers):
-                driver._stop()
+                _call(trio.CancelScope(), driver._stop)
             self._closed = True
 
     def is_closed(self) -> bool:
@@ -216,10 +216,10 @@ class _TrioDriver(LoopDriver):
     running_loop = staticmethod(_running_loop)
     cancelled_by = staticmethod(_cancelled_by)
     _sleep = staticmethod(trio.sleep)
-    _names = "a TrioClient", "run of trio", "a task of trio.run"
+    _names = "a", "TrioClient", "run of trio", "a task of trio.run"
 
-    def __init__(self, session: Any, rng: Any, **options: Any) -> None:
-        super().__init__(session, rng, **options)
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
         self._ends: _Ends | None = None
 
     def start(self) -> Any:

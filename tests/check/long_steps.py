@@ -9,7 +9,12 @@ from tests.check.environment import PYTHON, ROOT
 from tests.check.steps import Step
 
 HOURS = 3600
-COVERED_PERCENT = 97  # the rest takes a fork, a real server, or the recursion limit
+COVERED_PERCENT = 99
+"""Of lines and branches; 99.36 was seen.  Others show the rest: tests at the recursion limit (a
+clean-up by the client), a command in a process of its own (a refused ``delete_tree``), cuts at each
+request, the long simulation, and servers before 3.5 and from 3.8.4 on (``sequential``).  Nothing
+shows six lines of ``session``, ``counter`` and ``queue``, nor what becomes of a vanished counter.
+"""
 
 PROGRAMS = {
     "refusals": "tests.refusals",  # each request of each recipe refused, with each code
@@ -36,9 +41,11 @@ COVERING = (
     "session*", "client*", "aio_client", "calls", "roles", "ensembles", "sasl", "watches",
     "recipe_*", "locks", "lock_kinds", "family", "cache", "membership*", "services", "supervisor",
     "simulation", "operations", "partitioner", "server_settings", "queue", "handover", "classic",
-    "giving_up", "refusals_by_acl", "from_kazoo",
+    "giving_up", "refusals_by_acl", "from_kazoo", "kazoo_neighbours", "observer",
+    "exports", "multi", "security",
 )  # fmt: skip
-SLOW = "every_fault or every_request or thousand or many_make or at_any_depth"
+SLOW = "every_fault or every_request or twenty_thousand or at_any_depth"
+SLOW += " or never_hold_at_once"
 
 
 def long_steps(pytest: Callable[..., list[str]], seed: Mapping[str, str]) -> list[Step]:
@@ -110,9 +117,8 @@ def coverage(variables: Mapping[str, str]) -> Step:
         for name in COVERING
         for path in ROOT.glob(f"tests/**/test_{name}.py")
     )
-    run = shlex.join(
-        [PYTHON, "-m", "coverage", "run", "-m", "pytest", "-q", "-k", f"not ({SLOW})", *files]
-    )
-    report = shlex.join([PYTHON, "-m", "coverage", "report", f"--fail-under={COVERED_PERCENT}"])
-    command = f"{run}; tests=$?; {report} && exit $tests"
+    measure = shlex.join([PYTHON, "-m", "coverage"])
+    tests = shlex.join(["-m", "pytest", "-q", "-k", f"not ({SLOW})", *files])
+    report = f"{measure} combine -q; {measure} report --precision=2 --fail-under={COVERED_PERCENT}"
+    command = f"{measure} erase; {measure} run {tests}; tests=$?; {report} && exit $tests"
     return Step("coverage", ["sh", "-c", command], 2700, variables)

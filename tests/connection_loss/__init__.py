@@ -12,6 +12,7 @@ it, which is run at each point of failure and must end in what was intended.
 `case.py` one experiment's world · `clients.py` the two clients in one shape · `points.py` an
 operation and the points of failure · `changes.py` `reads.py` the operations ·
 `lagging.py` a real follower that is behind · `losses.py` the points of failure of a recipe's call ·
-`recipes.py` `services.py` `classic.py` those calls · `members.py` `watches.py` `sessions.py` the
-other tables · `every.py` all of them together · `document.py` the file · `data.py` the same as JSON
+`recipes.py` `services.py` `classic.py` those calls, and those of `tests/support/simulation_….py` ·
+`members.py` `watches.py` `sessions.py` the other tables · `every.py` all of them together ·
+`document.py` the file · `data.py` the same as JSON
 """

@@ -9,10 +9,9 @@ from typing import Any
 from tests.connection_loss.losses import HASTE, NODES, Act, Call, Look, Trial, Wait
 from tests.support.lock_helpers import GRACE, PATIENCE, Running
 from tests.support.server_control import poll
-from zkwire import Barrier, Counter, DoubleBarrier, NoNodeError, OncePer, Queue, QueueEmptyError
+from zkwire import Barrier, Counter, DoubleBarrier, NoNodeError, Queue, QueueEmptyError
 
 SENT = b"x"
-PERIOD = 3600.0
 
 
 def asks(verb: str, *arguments: Any) -> Act:
@@ -210,32 +209,6 @@ def taking(trial: Trial) -> None:
     take(trial)
 
 
-# --- once per period ------------------------------------------------------------------------------
-
-
-def due(trial: Trial) -> None:
-    trial.observer.create(trial.path)
-    trial.make("OncePer", trial.path, PERIOD)
-
-
-def claim(trial: Trial, timeout: float = PATIENCE) -> object:
-    claimed = trial.notes["claimed"] = trial.do("claim", timeout)
-    return claimed
-
-
-def claims(trial: Trial) -> str:
-    return "claimed" if trial.observer.get_data(trial.path).data else "due"
-
-
-def others_claim(trial: Trial) -> None:
-    assert not OncePer(trial.observer, trial.path, PERIOD).claim(GRACE), "claimed twice"
-
-
-def claimed_once(trial: Trial) -> str:
-    others_claim(trial)
-    return "claimed once" if trial.notes["claimed"] else "claimed, and not done in this period"
-
-
 # --- barriers -------------------------------------------------------------------------------------
 
 close, open_it, look = asks("close", PATIENCE), asks("open", PATIENCE), asks("wait", 0)
@@ -339,11 +312,6 @@ CALLS = (
              **ASKS),
     of_queue("`Queue.take`, the end", end, removed, taking, take_what_is_left, **ASKS,
              renew=f"{TAKE}: it comes again if it was not removed"),
-    of_client("`OncePer.claim`", "set_data", claim, claims, claimed_once, due,
-              made("OncePer", PERIOD, then=claim), rival=others_claim,
-              rivals="another client claims",
-              hasty=partial(claim, timeout=HASTE), late="claim again: it was given back",
-              renew="make a new `Client`; if it was claimed, the work waits for the next period"),
     of_client("`Barrier.close`", "create", close, state, is_state("closed"), barrier, closed,
               rival=others_open, rivals="opened"),
     of_client("`Barrier.open`", "delete", open_it, state, is_state("open"), closed,

@@ -25,6 +25,7 @@ from tests.connection_loss.clients import every_way
 from tests.connection_loss.lagging import Lag, lagging_follower
 from tests.connection_loss.points import Operation
 from tests.connection_loss.reads import READS
+from tests.simulation.scenarios import PARTS
 from tests.support.lock_helpers import LONG
 from tests.support.server_control import Backend, ZooKeeperServer
 from zkwire import Client
@@ -33,6 +34,8 @@ Runs: TypeAlias = dict[str, Rows]
 """What the experiments have observed on the same servers, by section and title."""
 
 OPERATIONS = CHANGES + READS
+CLASSIC = (*classic.CALLS, *(call for part in PARTS for call in getattr(part, "CALLS", ())))
+"""Those of older recipes; a newer one has its own beside its scenario."""
 
 HEADS: dict[str, tuple[str, ...]] = {
     "operations": points.HEADS,
@@ -85,7 +88,7 @@ def run_all(setting: Setting) -> Runs:
             "operations": run_operations(setting),
             "recipes": recipes.run_all(setting),
             "services": losses.run_all(setting, services.CALLS),
-            "classic": losses.run_all(setting, classic.CALLS),
+            "classic": losses.run_all(setting, CLASSIC),
             "watches": watches.run_all(setting),
             "sessions": of_sessions.result(),
         }

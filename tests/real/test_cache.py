@@ -220,8 +220,11 @@ def test_what_may_be_read_again_comes_by_itself(
     hidden, other = f"{fresh_path}/hidden", f"{fresh_path}/hidden-2"
     for path in (hidden, other):
         stage.observer.create(path, b"1", HIDDEN)
-    with Cache(stage.observer, hidden) as refused, pytest.raises(NoAuthError):
-        refused.wait_ready(PATIENCE)
+    with Cache(stage.observer, hidden) as refused:
+        with pytest.raises(NoAuthError):
+            refused.wait_ready(PATIENCE)
+        with pytest.raises(NoAuthError):
+            refused.get(hidden)
     with Cache(stage.observer, fresh_path, depth=depth, on_problem=problems.put) as cache:
         assert cache.wait_ready(PATIENCE)
         assert cache.children(fresh_path) == ["a", "b"]
@@ -350,7 +353,6 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"decode": 1}, TypeError, "decode must be a function"),
     ({"on_event": []}, TypeError, "on_event must be a function"),
     ({"on_event": later}, TypeError, "later.* is async: a thread calls it"),
-    ({"client": None}, TypeError, "must be a Client or a Supervisor"),
 ]
 
 

@@ -141,6 +141,8 @@ def test_arguments_and_misuse(
     with pytest.raises(RuntimeError, match="inside already"), member:
         pass
     assert member.leave()
+    with member:
+        pass
     with pytest.raises(ZeroDivisionError), member:
         print(1 / 0)
     nothing_left(observer, fresh_path)

@@ -141,7 +141,7 @@ def test_the_kept_node_of_the_page_has_another_owner(
     poll("gone", lambda: observer.exists("/services/db") is None or None, PATIENCE)
     observer.ensure_path("/services")
     observer.create("/services/db")
-    exec(code.replace("5.0", "0.2"), names)
+    exec(code.replace("5.0", "1.0"), names)
     observer.delete("/services/db")
     text, conflict = shown
     assert text == "another owner:"

@@ -202,9 +202,8 @@ def test_wrong_arguments_are_refused_early(observer: Client, fresh_path: str) ->
     for count in counts:
         with pytest.raises(ValueError, match="at least one lease"):
             Semaphore(observer, fresh_path, count)
-    for path, what in (("/", "root"), ("relative", "path"), ("/a//b", "path"), ("/a/", "path")):
-        with pytest.raises(ValueError, match=what):
-            Semaphore(observer, path, 1)
+    with pytest.raises(ValueError, match="root"):
+        Semaphore(observer, "/", 1)
     lock = SequentialLock(observer, fresh_path)
     for locks in ((), (lock, lock), (lock, SequentialLock(observer, fresh_path))):
         with pytest.raises(ValueError, match="each on another path"):

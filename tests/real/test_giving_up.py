@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.support.both_clients import done
 from tests.support.lock_helpers import GRACE, PATIENCE, Running, Stage, requests, wait_until_waiting
-from tests.support.recipe_samples import LOCKS, lock, rival
+from tests.support.recipe_samples import LOCKS, RECIPES, lock, made, rival
 from tests.unit.test_recipe_steps import Nodes, client_of
-from zkwire import AsyncClient, Client, ClientClosedError, MultiLock, SequentialLock
+from zkwire import AsyncClient, Client, ClientClosedError, MultiLock, SequentialLock, ZooKeeperError
 from zkwire.blocking.sync import run
 from zkwire.testing.proxy import Gate, hold
 
@@ -46,6 +49,25 @@ def test_hazard_B41_what_is_given_up_goes_before_all_that_is_asked_next(
 
     before = asyncio.run(give_up())
     assert before.count("delete") == before.count("create2") > 0, before
+
+
+# --- in time --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_call_of_a_recipe_ends_in_time_without_a_server(
+    stage: Stage, name: str, fresh_path: str
+) -> None:
+    """Each that needs no arguments."""
+    recipe = made(name, stage.client(), fresh_path)
+    stage.proxy.refuse()
+    stage.proxy.cut_all()
+    for _, call in inspect.getmembers_static(type(recipe), inspect.isfunction):
+        _self, *given = inspect.signature(call).parameters.values()
+        limited = "timeout" in [each.name for each in given]
+        if limited and all(each.default is not each.empty for each in given):
+            with suppress(ZooKeeperError, RuntimeError):  # as where there is nothing to leave
+                Running(partial(call, recipe, timeout=SOON)).result(GRACE)
 
 
 # --- when the interpreter ends --------------------------------------------------------------------

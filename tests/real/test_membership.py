@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from queue import SimpleQueue
-from typing import Any
 
 import pytest
 
@@ -84,24 +83,6 @@ def test_a_member_that_may_be_read_again_comes_by_itself(stage: Stage, fresh_pat
         assert [member.name for member in next(changes)] == ["hidden"]
         assert problems.get(timeout=PATIENCE) is None
         assert group.problem is None
-
-
-@pytest.mark.own_server
-def test_wrong_arguments(observer: Client) -> None:
-    wrong: list[tuple[Any, tuple[object, ...], type[Exception]]] = [
-        (PersistentNode, ("relative",), ValueError),
-        (PersistentNode, ("/",), ValueError),
-        (PersistentNode, ("/a", "text"), TypeError),
-        (Group, ("relative",), ValueError),
-        (Group, ("/",), ValueError),
-    ]
-    for kind, arguments, error in wrong:
-        with pytest.raises(error):
-            kind(observer, *arguments)
-        with pytest.raises(TypeError):
-            kind(observer, "/a", acl=OPEN_ACL_UNSAFE[0])
-        with pytest.raises(TypeError):
-            kind("127.0.0.1:2181", "/a")
 
 
 def test_a_closed_one_says_so(observer: Client, fresh_path: str) -> None:

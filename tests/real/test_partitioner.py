@@ -15,7 +15,6 @@ from zkwire import (
     LockLostError,
     NoNodeError,
     Partitioner,
-    SequentialLock,
     Share,
 )
 
@@ -155,9 +154,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"name": "a/b"}, ValueError, "a member's name must not contain a slash"),
     ({"name": 5}, TypeError, "a member's name must be a str"),
     ({"name": "."}, ValueError, "^a member's name must not be '.' or '..': '.'"),
-    ({"path": "p"}, ValueError, "must start with '/'"),
     ({"path": "/"}, ValueError, "root cannot be a partitioner"),
-    ({"acl": [5]}, TypeError, "ACL"),
 ]
 
 
@@ -167,9 +164,6 @@ def test_bad_arguments(stage: Stage, fresh_path: str) -> None:
         given: dict[str, Any] = {"path": fresh_path, "items": ITEMS, **arguments}
         with pytest.raises(kind, match=match):
             Partitioner(stage.observer, given.pop("path"), **given)
-    wrong: Any = SequentialLock(stage.observer, fresh_path)
-    with pytest.raises(TypeError, match="client must be a Client or a Supervisor"):
-        Partitioner(wrong, fresh_path, ITEMS)
     client = Client(stage.hosts)
     client.close()
     with pytest.raises(ClientClosedError):

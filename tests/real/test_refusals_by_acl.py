@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
+import zkwire
 from tests.support.lock_helpers import ALICE, LONG, PATIENCE
-from tests.support.recipe_samples import RECIPES, is_service, made, used
+from tests.support.recipe_samples import RECIPES, called, is_service, made, used
 from tests.support.server_control import ZooKeeperServer
 from zkwire import (
     ACL,
@@ -59,6 +62,21 @@ def test_a_parent_that_may_not_be_written_raises_no_auth(
     assert alice.get_children(fresh_path) == []
     alice.set_acl(fresh_path, OPEN_ACL_UNSAFE)
     used(name, bob, path)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_a_recipe_makes_has_the_access_list_that_it_was_given(
+    observer: Client, fresh_path: str, name: str
+) -> None:
+    if "acl" not in inspect.signature(getattr(zkwire, name)).parameters:
+        pytest.skip("it makes nothing, or is made of others")
+    own, path = [*OPEN_ACL_UNSAFE, ACL(Perms.READ, Id("ip", "127.0.0.1"))], f"{fresh_path}/x/y"
+    recipe = made(name, observer, path, acl=own)
+    with recipe if is_service(recipe) else nullcontext():
+        assert called(name, recipe) is not False
+        nodes = [node for node in observer.walk(fresh_path) if node != fresh_path]
+        assert nodes
+        assert [node for node in nodes if observer.get_acl(node).acl != own] == []
 
 
 def test_a_holder_that_may_not_watch_its_node_loses(

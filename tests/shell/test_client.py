@@ -18,7 +18,7 @@ import pytest
 from tests.support.both_clients import Side, asking, both, done, entered
 from tests.support.fake_server import FakeServer, mute, silent
 from tests.support.operation_samples import OPERATIONS
-from tests.support.recipe_samples import RECIPES, made
+from tests.support.recipe_samples import RECIPES, kind_of, made
 from tests.support.server_control import free_port, poll
 from zkwire import (
     ACL,
@@ -107,8 +107,8 @@ BAD_PATHS = [
     *bad(ValueError, "U+007F", "/\x7f"),
     *bad(ValueError, "U+D800", "/\ud800"),
     *bad(ValueError, "U+FFF0", "/\ufff0"),
-    *bad(ValueError, "this client's send_limit is", "/" + "a" * SEND_LIMIT),
     *bad(ValueError, "end with '/'", "/a/"),
+    *bad(ValueError, "this client's send_limit is", "/" + "a" * SEND_LIMIT),
 ]
 BAD_DATA = [
     *bad(TypeError, "use .encode()", "text"),
@@ -312,6 +312,19 @@ async def test_a_wrong_argument_is_refused_and_nothing_sent(side: Side, fake: Fa
         assert [(r.xid, r.op) for r in fake.received] == [(1, "exists")]
         assert client.state is State.CONNECTED
     assert tried == 2 * sum(len(wrongs) for row in ARGUMENTS.values() for *_, wrongs in row)
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "MultiLock"])
+def test_a_recipe_with_a_wrong_argument_is_not_made(name: str) -> None:
+    client: Any = Client(HOSTS)
+    taken = inspect.signature(kind_of(name, client)).parameters
+    root = bad(ValueError, "the root cannot be", *("/" if "acl" in taken else ""))
+    wrongs = {"path": BAD_PATHS[:-1] + root, "acl": BAD_ACLS, "data": BAD_DATA[:-1]}
+    for parameter in wrongs.keys() & taken.keys():
+        for value, error, message in wrongs[parameter]:
+            with pytest.raises(error, match=re.escape(message)):
+                made(name, client, **{"path": "/a", parameter: value})
+    assert not client._driver.services
 
 
 def test_the_longest_request_is_sent_and_one_byte_more_is_not(

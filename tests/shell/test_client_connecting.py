@@ -206,7 +206,7 @@ def dialer_of(addresses: list[Any], first: Any = None) -> tuple[Dialer, Any, lis
     found = SimpleNamespace(found=[*addresses], used=False, ask=lambda: None)
     session = SimpleNamespace(hosts=SimpleNamespace(arrange=list))
     driver = SimpleNamespace(now=lambda: 0.0, tls=None, session=session, look_ups={target: found})
-    listen: Any = lambda _, sock, *__: sockets.append(sock)  # noqa: E731
+    listen: Any = lambda sock, *_: sockets.append(sock)  # noqa: E731
     return Dialer(target, driver, listen, first, 10.0), driver, sockets
 
 

@@ -227,7 +227,7 @@ def test_a_child_gets_no_answer_from_memory(
 
         def child() -> None:
             assert_refused(asked)
-            assert not any([cache.fresh, cache.ready, node.present, node.stat])
+            assert not any([cache.fresh, cache.ready, node.present, node.stat, node.conflict])
             assert share.lost == {"x"}
             assert partitioner.state == "closed"
             watch.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -248,6 +250,7 @@ def test_a_lost_connection_is_suspended_and_connected_in_the_same_session(
     states.assert_reconnected()
     assert client.client_id == session
     assert client._connection._socket.getpeername() == ("127.0.0.1", server.port)
+    assert client._connection._socket.getsockname()[0] == "127.0.0.1"
     assert client.command(b"ruok") == "imok"
     client._connection._socket.close()
     states.assert_reconnected()
@@ -289,6 +292,34 @@ def test_a_link_that_is_called_in_place_may_ask_for_the_result(client: Any) -> N
         assert told == []
 
 
+def test_a_client_that_nobody_names_goes_on_until_it_is_stopped(server: Server) -> None:
+    def register() -> Any:
+        client: Any = KazooClient(server.hosts, timeout=4.0)
+        client.start(PATIENCE)
+        return weakref.ref(client)
+
+    client = register()
+    gc.collect()
+    assert client().exists("/") is not None
+    client().stop()
+    client().close()
+    eventually(lambda: gc.collect() is not None and client() is None)
+
+
+def test_a_client_that_stops_in_its_watch_ends_its_session(server: Server, client: Any) -> None:
+    watched = Told()
+
+    def stop(_: object) -> None:
+        with pytest.raises(RuntimeError, match="join"):  # of kazoo's handler, which is its thread
+            client.stop()
+        watched.put(client.client_state)
+
+    client.get("/", watch=stop)
+    client.set("/", b"")
+    assert watched.next() == "CLOSED"
+    assert server.inspect(lambda: len(list(server.sessions))) == 0
+
+
 def test_a_session_is_continued_by_its_id(server: Server, client: Any) -> None:
     client.create("/mine", ephemeral=True)
     session = client.client_id
@@ -305,6 +336,7 @@ def test_an_end_of_trying_leaves_nothing(retry: KazooRetry) -> None:
     assert client.client_state == "CLOSED"
     client = KazooClient(NOBODY, timeout=4.0, connection_retry=retry)
     client.start_async()
+    assert client._connection.connection_stopped.wait(PATIENCE)  # some programs wait for it
     eventually(lambda: client.client_state == "CLOSED")
     client.stop()
     assert not [t for t in threading.enumerate() if t.name.endswith(("-io", "-callbacks"))]
@@ -350,8 +382,8 @@ def test_sasl_is_spoken_as_kazoo_names_it() -> None:
         with started(server.hosts, sasl_options=options) as client:
             assert ("sasl", "bob") in client.zkwire.who_am_i()
         stranger: Any = KazooClient(server.hosts, sasl_options={**options, "password": "wrong"})
-        stranger.start_async()
-        eventually(lambda: stranger.client_state == "AUTH_FAILED")
+        assert stranger.start_async().wait(PATIENCE)  # what start() does: it waits no longer
+        eventually(lambda: (stranger.client_state, stranger.connected) == ("AUTH_FAILED", False))
         with pytest.raises(ke.AuthFailedError):
             stranger.get("/")
         stranger.stop()

@@ -245,13 +245,14 @@ def test_ctrl_c_leaves_no_later_request_untold(server: Server, line: int) -> Non
     notes = Notes()
     with Client(server.hosts, observer=notes) as client:
         while left > 0:  # the main thread reads unless the I/O thread was first
+            before = sys.gettrace()
             sys.settrace(look)
             try:
                 with suppress(KeyboardInterrupt):
                     client.pipeline.get_data("/")
                     client.get_data("/")
             finally:
-                sys.settrace(None)
+                sys.settrace(before)
         client.connect()
         already = len(notes.begun)
         for _ in range(ROUNDS):

@@ -235,14 +235,12 @@ def test_creator_all_needs_somebody_who_creates(server: Server) -> None:
 
 
 @both
-@pytest.mark.parametrize("given", ["default_acl", "acl"])
-async def test_nothing_of_a_lock_is_open(side: Side, given: str) -> None:
-    default, named = (CREATOR, {}) if given == "default_acl" else (OPEN, {"acl": CREATOR})
+async def test_nothing_of_a_lock_is_open(side: Side) -> None:
     for kind in LOCKS:
         with Server() as server:
             async with (
-                using(side.Client(server.hosts, auth=OWN, default_acl=default)) as client,
-                entered(side.lock(kind, client, PATH, **named)),
+                using(side.Client(server.hosts, auth=OWN, default_acl=CREATOR)) as client,
+                entered(side.lock(kind, client, PATH)),
             ):
                 assert open_nodes(server) == []
 
@@ -253,13 +251,6 @@ def test_a_reader_in_its_writers_place_is_not_open(server: Server) -> None:
         lock = ReadWriteLock(client, PATH, acl=CREATOR_ALL_ACL)
         with lock.write, lock.read:
             assert open_nodes(server) == []
-
-
-def test_a_wrong_acl_of_a_lock_is_refused_at_once(server: Server) -> None:
-    with Client(server.hosts) as client:
-        for kind in LOCKS:
-            with pytest.raises(TypeError, match="acl"):
-                Side("").lock(kind, client, PATH, acl="world:anyone")
 
 
 # --- strangers, on a real server ------------------------------------------------------------------

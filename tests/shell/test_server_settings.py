@@ -112,6 +112,7 @@ def test_a_refusal_is_known_to_the_next_connection_of_the_same_address(script: S
     assert script.state is not State.CONNECTED
     script.connect()
     assert failure(call) is UnimplementedError
+    assert failure(script.call("add_watch", "/a", Watch())) is UnimplementedError
     assert not armed(watch)
     script.answer(read)
     assert failure(read) is None
@@ -124,6 +125,13 @@ def test_a_refusal_is_known_to_the_next_connection_of_the_same_address(script: S
     script.welcome()
     script.call("create_with_stat", "/a")
     assert script.names() == ["create2"]
+
+
+def test_a_server_that_cannot_remove_a_watch_is_not_asked_again(script: Script) -> None:
+    script.watching("get_data", "/c")
+    refuse(script, "create_with_stat", "/a")
+    script.reconnect()
+    assert failure(script.call("remove_watches", "/c")) is UnimplementedError
 
 
 # --- and those after it ---------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from zkwire import (
     Supervisor,
 )
 from zkwire.blocking import supervisor as module
+from zkwire.blocking.driver import ThreadDriver
 from zkwire.testing import Server
 
 # --- the scope of a session -----------------------------------------------------------------------
@@ -434,3 +435,28 @@ def test_a_call_between_two_sessions_waits_for_the_next(server: Server) -> None:
             client = supervisor.client(PATIENCE)
             kill(server, client.session_id)
             client.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("error", [OSError("EMFILE"), RuntimeError("can't start new thread")])
+def test_a_session_for_which_nothing_is_left_is_tried_again(
+    server: Server,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No descriptor, or no thread."""
+    start, errors = ThreadDriver.start, list[Exception]()
+
+    def fail_once(driver: ThreadDriver) -> None:
+        if errors and driver is not first._driver:
+            raise errors.pop()
+        start(driver)
+
+    with Supervisor(server.hosts) as supervisor:
+        first = supervisor.client(PATIENCE)
+        errors.append(error)
+        monkeypatch.setattr(ThreadDriver, "start", fail_once)
+        kill(server, first.session_id)
+        first.wait_for_state(State.EXPIRED, timeout=PATIENCE)
+        poll("a session", lambda: supervisor.client(PATIENCE) is not first or None, PATIENCE)
+    assert f"{error}; a supervisor keeps trying" in caplog.text

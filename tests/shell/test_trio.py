@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -170,16 +171,34 @@ def test_the_end_of_a_client_is_told_and_leaves_no_descriptor(server: Server) ->
     poll("the descriptors are closed", lambda: open_descriptors() <= before or None, LONG)
 
 
-def test_a_client_belongs_to_one_run_and_ends_with_it(server: Server) -> None:
-    client = TrioClient(server.hosts, session_timeout=TIMEOUT)
+def test_a_client_belongs_to_one_run_and_ends_with_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, other = (TrioClient(server.hosts, session_timeout=TIMEOUT) for _ in range(2))
     with pytest.raises(RuntimeError, match="trio"):
         client.get_data("/")
-    under(client.connect)()
-    assert client.state is State.CLOSED  # though nobody has closed it
-    with pytest.raises(RuntimeError, match="belongs to another run"):
+    replies = list[Any]()
+
+    def fail(stop: Callable[[], None]) -> None:
+        stop()
+        raise KeyError("a bug")
+
+    async def connect() -> None:
+        for each in (client, other):  # the end of one harms no other
+            replies.append(each.exists("/"))
+            await replies[-1]
+            monkeypatch.setattr(each._driver, "_stop", partial(fail, each._driver._stop))
+
+    under(connect)()
+    assert client.state is other.state is State.CLOSED  # though nobody has closed them
+    assert caplog.text.count("KeyError: 'a bug'") == 2
+    with pytest.raises(ClientClosedError, match="has been closed"):
+        replies[0].add_done_callback(print)
+    with pytest.raises(RuntimeError, match="this TrioClient belongs to another run"):
         under(client.connect)()
     while server.sessions:
-        server.expire(client.session_id)
+        for session in list(server.sessions):
+            server.expire(session.session_id)
 
 
 # --- locks and other recipes ----------------------------------------------------------------------

@@ -1,8 +1,11 @@
-"""Bugs that are planted into recipes and the state machine, each with where it is looked for.
+r"""Bugs that are planted into recipes and the state machine, each with where it is looked for.
 
 A row of `planted/simulated.txt` is ``worlds: name | faults | what it may break | how``, then what
 it changes:
 ``Class.function: text => what the bug makes of it``, or ``Class.function: = what it returns``.
+The text stands once in the function, whose ``def`` is at the margin; ``\n`` is a new line.  Name
+each invariant that a run may break first.  If `SIMPLE` and `RANDOM` have one name, it is that of
+`SIMPLE`.
 Without worlds a bug is only for `test_hazards_simulated`.  ``how`` may be: ``beside``, it must be
 found by who holds beside whom, and not by the end of their nodes; ``tick``, the server's unit of
 time is short, so that sessions hardly outlive their promise, which would hide it; ``every``, chance

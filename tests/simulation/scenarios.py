@@ -1,7 +1,8 @@
 """The scenarios of the simulation by their names.
 
 A module `tests/support/simulation_….py` may have its own: `SIMPLE`, of which every order of events
-is run, `RANDOM`, and `BUGS` that these must find, written as in `planted/simulated.txt`.
+is run, `RANDOM`, and `BUGS` that these must find, written as in `planted/simulated.txt`; and the
+`CALLS` of the same recipe for `tests/connection_loss`.
 """
 
 from __future__ import annotations

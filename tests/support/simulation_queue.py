@@ -265,7 +265,8 @@ def _made(client: Client, ledger: Ledger) -> AsyncQueue:
             ledger.doubt.update(ledger.putting.get(client.sim.current.name, ()))
             return await super()._look(token, value, deadline)
 
-    queue._tokens = Noting(client.world, queue._tokens._path, queue._path)
+    queue._tokens = Noting(client.world, queue._tokens._path)
+    queue._tokens._kept = queue._path
     return queue
 
 

@@ -1,6 +1,4 @@
-"""Scenarios of what clients share in a node or two: kept nodes and groups, double barriers,
-counters, and what is due once per period.
-"""
+"""Scenarios of what clients share in a node or two: kept nodes, groups, barriers, counters."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 
 from tests.support.simulation_parts import (
     NETWORK,
@@ -27,7 +24,6 @@ from zkwire.errors import NodeExistsError, OperationTimeoutError, ZooKeeperError
 from zkwire.recipes.barrier import READY, AsyncDoubleBarrier
 from zkwire.recipes.counter import AsyncCounter
 from zkwire.recipes.membership import AsyncGroup, Member
-from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.recipes.persistent_node import AsyncPersistentNode, PersistentModeKeeper
 from zkwire.recipes.runtime import SESSION_OVER
 from zkwire.testing.simulation import FAULTS, Scenario
@@ -351,7 +347,7 @@ class Sums(Judge):
     async def live(self, client: Client, _: int) -> None:
         """Add, again and again; what has failed is told and not repeated."""
         counter = AsyncCounter(client.world, COUNTER)
-        counter._contention.crowded = self._crowded
+        counter._crowded = self._crowded
         for _ in range(self._times):
             digit = len(self.ended)
             self.ended.append(None)
@@ -381,45 +377,6 @@ class Sums(Judge):
             raise ViolationError("ORPHAN", f"left: {left}")
 
 
-# --- what is due once per period: clients that ask for their turn --------------------------------
-
-
-JOB = "/jobs/one"
-PERIOD = 60.0
-
-
-class Turns(Judge):
-    """OFTEN: between two turns there is a period.  NEVER: what is due is claimed by one of all.
-
-    ORPHAN: nothing is claimed by nobody, and nothing else is left.
-    """
-
-    def __init__(self) -> None:
-        self._claimed: list[float] = []
-
-    async def live(self, client: Client, _: int) -> None:
-        """Ask twice."""
-        turn = AsyncOncePer(client.world, JOB, PERIOD * 1000)
-        for _ in range(2):
-            with suppress(ZooKeeperError, Cancelled):
-                if await turn.claim(40.0):
-                    self._claimed.append(client.world.now())
-
-    def end(self, sim: Simulation) -> None:
-        times = sorted(self._claimed)
-        if any(second - first < PERIOD / 2 for first, second in pairwise(times)):
-            raise ViolationError("OFTEN", f"claimed at {times}")
-        if not times and not has_faults(sim):
-            raise ViolationError("NEVER", "all were refused though nothing happened")
-        node = sim.tree.nodes.get(JOB)
-        if node is None:
-            return
-        if node.data and not times and len(living(sim)) == len(sim.clients):
-            raise ViolationError("ORPHAN", f"claimed by none: {node.data!r}")
-        if node.children:
-            raise ViolationError("ORPHAN", f"left: {list(node.children)}")
-
-
 # --- what is run ----------------------------------------------------------------------------------
 
 CROWDED = partial(Sums, crowded=True)
@@ -428,7 +385,6 @@ SIMPLE: dict[str, Scenario] = {
     "crowded counter": lives(2, CROWDED),
     "barrier": lives(2, partial(Together, 2, rounds=1)),
     "barrier, twice": lives(2, partial(Together, 2)),
-    "once per": lives(2, Turns),
 }
 RANDOM = {
     "node": World(various_keepers(), FAULTS, 300),
@@ -438,18 +394,4 @@ RANDOM = {
     "crowded counter": World(lives(3, CROWDED), NETWORK, 300),
     **{f"barrier of {n}": World(lives(n, partial(Together, n)), NETWORK, 120) for n in (1, 2, 3)},
     "barrier of 2 of 3": World(lives(3, partial(Together, 2, even=False)), NETWORK, 120),
-    "once per": World(lives(3, Turns), NETWORK, 200),
 }
-BUGS = r"""
-once per: believes a loss | cut linger cancel slow | OFTEN ORPHAN NEVER
-  AsyncOncePer.claim: doubt = True => won = True; break
-once per: a new name | cut linger cancel slow | OFTEN ORPHAN NEVER
-  AsyncOncePer._try: data = attempt.id.encode()
-    => attempt.id = attempt.id[:-8] + self._runtime.unique()[-8:]
-    \n    data = attempt.id.encode()
-once per: keeps doubt | cut linger cancel slow | ORPHAN
-  AsyncOncePer._clean_up_after: = None
-once per: gives back anything | cut linger cancel slow | OFTEN ORPHAN NEVER
-  AsyncOncePer.claim: self._clean_up_after => attempt.entered = True; self._clean_up_after
-  AsyncOncePer._leave: data.startswith(attempt.id.encode()) => True
-"""

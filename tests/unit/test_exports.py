@@ -180,6 +180,7 @@ def test_a_lock_is_of_a_client_of_its_own_kind_and_its_text_a_text(side: Side, k
     for wrong in (HOSTS, None, other.Client(HOSTS)):
         with pytest.raises(TypeError, match=f"client must be {said}, not "):
             getattr(side, kind)(wrong, "/lock", *COUNT.get(kind, ()))
+    assert getattr(side, kind)(own, "/lock", *COUNT.get(kind, ())).path == "/lock"
     if kind.endswith("BlockingLock"):  # which shows none
         return
     for text in (None, b"who", 5):

@@ -19,7 +19,7 @@ ENGINE = sorted((PACKAGE / "kazoo").glob("*.py"))
 # Of kazoo's client, of its handler's results, and of this package's own classes.
 KAZOOS_OWN = {
     *("_call", "_connection", "_session_callback", "_session_id", "_session_passwd"),
-    *("_session_timeout", "_state", "_stopped", "_protocol_version"),
+    *("_session_timeout", "_state", "_stopped", "_live", "_protocol_version"),
     *("_CONNECTION_DROP", "_SESSION_EXPIRED"),
     "_is_owned",  # of threading.Condition, and of eventlet's
 }

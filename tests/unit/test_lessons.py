@@ -161,7 +161,7 @@ PLANTED: dict[str, tuple[object, str, object]] = {
     "watch-gap": (WatchTable, "frames", lambda *_: ()),
     "lost-reply": (AsyncSequentialLock, "_find", _look_for_nothing),
     "herd": (AsyncSequentialLock, "_ahead", _the_first),
-    "session-move": (Identity, "greeting", lambda self, _: _greeting(self, 0)),
+    "session-move": (Identity, "greeting", lambda self, _, **named: _greeting(self, 0, **named)),
     "paused-holder": (AsyncPathLock, "_lasts", property(lambda self: not self.lost.is_set())),
     "connected-is-not-ready": (Authentication, "restart", _only_once),
     "bytes": (CreateRequest, "pack", lambda *fields: _create(*fields)[:-1] + b"\2"),

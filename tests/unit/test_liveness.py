@@ -146,6 +146,29 @@ def test_known_A55_the_only_server_has_a_moment_to_end_what_it_has_closed(
     assert FIRST_PAUSE / 2 <= pause <= FIRST_PAUSE if waits else pause == 0
 
 
+@pytest.mark.parametrize("lives", [False, True])
+def test_known_A10_servers_that_have_lost_data_are_asked_for_the_session(lives: bool) -> None:
+    """They close the connection of a client that has seen more, whatever became of its session."""
+    script, asked = Script(servers=2, read_only=True), list[float]()
+    script.connect()
+    script.answer(script.send("sync", "/"))
+    seen = script.session.last_zxid
+    script.lose(why=CLOSED)
+    while script.now < START + 5 * TIMEOUT and not script.session.ended:
+        (greeting,) = script.reach()
+        request = greeting.connect_request()
+        assert request.read_only == (request.last_zxid_seen == seen)
+        if request.read_only:
+            script.lose(why=CLOSED)
+            continue
+        asked.append(script.now)
+        script.welcome() if lives else script.gone()
+        assert script.drop_if_broken()
+    late = [2 * TIMEOUT, 4 * TIMEOUT] if lives else [2 * TIMEOUT]
+    assert [at - START for at in asked] == pytest.approx(late, abs=3)
+    assert script.state is (State.DISCONNECTED if lives else State.EXPIRED)
+
+
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("watching", [False, True])
 def test_known_A55_a_session_taken_back_is_asked_for_again_soon(

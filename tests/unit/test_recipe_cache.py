@@ -14,8 +14,8 @@ from zkwire.blocking.sync import run
 from zkwire.errors import LockLostError, NoNodeError, NotReadOnlyError, ThrottledOpError
 from zkwire.jute.records import Stat
 from zkwire.recipes import runtime
-from zkwire.recipes._cache_tree import CHILDREN, CachedNode, Reading, Scope, Tree
-from zkwire.recipes._service import Problem
+from zkwire.recipes._cache_tree import CHILDREN, DATA, CachedNode, Reading, Scope, Tree
+from zkwire.recipes._service import FIRST_PAUSE, Problem
 from zkwire.recipes.cache import AsyncCacheEvents, CacheEvent, between
 from zkwire.recipes.partitioner import (
     LISTED,
@@ -147,6 +147,20 @@ def test_a_refusal_for_now_is_followed_by_another_try_and_a_loss_is_not(
     assert (left, len(released), len(awaited)) == ([], tries, states)
 
 
+def test_what_is_left_out_is_tried_again_in_its_time_however_many_events_come() -> None:
+    async def pause(*_: object) -> None: ...
+
+    service: Any = AsyncPartitioner(sessions(), "/p", ["a"])
+    service._left_out = Problem(None, print)
+    runtime: Any = SimpleNamespace(now=float, jitter=lambda: 1.0, pause=pause, warn=print)
+    for _ in range(2):
+        service._is_right_but(NotReadOnlyError(), runtime)
+        assert service._again_at == FIRST_PAUSE
+        assert not run(service._idle(runtime, Watch()))
+    service._retry()
+    assert run(service._idle(runtime, Watch()))
+
+
 # --- sessions and readers -------------------------------------------------------------------------
 
 
@@ -156,11 +170,18 @@ def test_members_that_an_outsider_has_deleted() -> None:
 
     world: Any = SimpleNamespace(operations=SimpleNamespace(get_children=get_children))
     partitioning: Any = AsyncPartitioner(sessions(), "/p", ["a"], name="me")
+    partitioning._given = {"a": SimpleNamespace(kept=False)}
+    assert partitioning.state == "allocating"
+    partitioning._given.clear()
     partitioning._member = SimpleNamespace(_stat=1, _error=None)
     partitioning._plan = run(partitioning._look(world, Watch(), {}))
     assert partitioning._plan is None
     partitioning._step(world)
     assert partitioning.state == "allocating"
+    for error, ownerships in ((None, {"a": SimpleNamespace(_error=Enough())}), (Enough(), {})):
+        partitioning._member._error, partitioning._ownerships = error, ownerships
+        with pytest.raises(Enough):
+            partitioning._step(world)
 
 
 def test_a_call_that_raises_confirms_nothing_and_its_error_does_not_grow() -> None:
@@ -176,8 +197,8 @@ def test_a_call_that_raises_confirms_nothing_and_its_error_does_not_grow() -> No
     assert len(lengths) == 1
 
 
-def stat(mzxid: int, children: int = 0, pzxid: int = 0) -> Stat:
-    return Stat(1, mzxid, 0, 0, 0, 0, 0, 0, 0, children, pzxid)
+def stat(mzxid: int, children: int = 0, pzxid: int = 0, time: int = 0) -> Stat:
+    return Stat(1, mzxid, time, time, 0, 0, 0, 0, 0, children, pzxid)
 
 
 def node(mzxid: int | None) -> CachedNode | None:
@@ -192,6 +213,19 @@ def test_what_a_change_is(before: int | None, now: int | None, kind: str | None)
     """A node that could not be read for a while has not changed."""
     event = between("/a", node(before), node(now))
     assert (event and event.kind) == kind
+
+
+def test_the_same_zxids_say_nothing_where_the_servers_have_lost_their_data() -> None:
+    tree = Tree(lambda *_: None, None, None)
+    reading = Reading(tree, Scope("/a", None, None))
+    tree.put("/a", b"lost", stat(1))
+    reading.compare()
+    reading.stale.clear()
+    reading.has_stat("/a", stat(1, 1, time=5))
+    assert reading.stale["/a"] == DATA | CHILDREN
+    tree.put("/a", b"new", stat(1, time=5))
+    event = between("/a", node(1), tree.nodes["/a"])
+    assert (event and event.data) == b"new"
 
 
 def test_children_go_before_their_parent_and_leave_nothing() -> None:

@@ -25,6 +25,7 @@ from zkwire.jute.records import Stat
 from zkwire.net.background import BackgroundTask
 from zkwire.recipes._service import Condition, Service
 from zkwire.recipes.watching import AsyncDataWatch, NodeWatcher
+from zkwire.wire.model import State
 
 
 def changed(stat: Stat, **fields: int) -> Stat:
@@ -88,7 +89,7 @@ class World(Runtime):
         while not condition.ready:
             await Turn()
 
-    async def event(self, *_: object) -> None:
+    async def event(self, *_: object) -> Any:
         while not self.fired:
             await Turn()
         self.fired -= 1
@@ -136,6 +137,19 @@ def test_what_is_missing_lost_or_refused_for_a_moment_is_read_again(
     world = World(*answers)
     assert states(world, len(found)) == found
     assert asked is None or world.asked == asked.split()
+
+
+@pytest.mark.parametrize("state", [State.CONNECTED, State.CONNECTED_READ_ONLY])
+@pytest.mark.parametrize("fields", [{"mzxid": 8}, {"ctime": 1}])
+def test_a_lower_zxid_is_an_older_state_on_a_read_only_server_alone(
+    state: State, fields: dict[str, int]
+) -> None:
+    """Elsewhere it says that the servers have lost their data, where zxids come again, too."""
+    other = (b"other", changed(AFTER[1], **fields))
+    world = World(AFTER, other)
+    world.session = SimpleNamespace(state=state)
+    older = state is State.CONNECTED_READ_ONLY and "mzxid" in fields
+    assert states(world, 2) == [FIRST, None if older else (*other, True)]
 
 
 @pytest.mark.parametrize("answers", [[KeyError("bug")], [RuntimeError("old"), RuntimeError("bug")]])

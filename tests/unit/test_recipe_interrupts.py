@@ -136,6 +136,10 @@ def test_what_is_in_other_hands_is_left_to_them() -> None:
             run(thing._acquire_by(None, True))
         thing._busy = False
     assert both.held
+    all_locks._busy, all_locks._acquired = True, False  # still being acquired
+    with pytest.raises(RuntimeError, match="another thread or task"):
+        run(all_locks._acquire_by(None, True))
+    assert both.held
     core = all_locks._parts[0]
     core._set_inactive()
     assert core in core._runtime.active_locks

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,12 +21,14 @@ from zkwire.blocking.driver import _Owner, value_of_each_thread
 from zkwire.blocking.sync import Entered, run
 from zkwire.errors import (
     BadVersionError,
+    LockCancelledError,
     LockLostError,
     LockTimeoutError,
     MultiError,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
+    NotReadOnlyError,
     NotSentError,
     OperationTimeoutError,
     OutcomeUnknownError,
@@ -45,7 +47,7 @@ from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.once_per import AsyncOncePer
 from zkwire.recipes.queue import AsyncQueue, Search, Taking, is_item
 from zkwire.recipes.read_write import AsyncReadLock
-from zkwire.recipes.semaphore import AsyncLease
+from zkwire.recipes.semaphore import AsyncLease, KazooLease
 from zkwire.recipes.sequential import AsyncSequentialLock
 from zkwire.wire.model import DataAndStat, Event, EventType, State
 
@@ -62,7 +64,9 @@ class Runtime(Base):  # type: ignore[misc]
     """
 
     session_id = OWN
-    session = SimpleNamespace(timeout=9.0, send_limit=0xFFFFF, resumed=True, connection="first")
+    session = SimpleNamespace(
+        state=None, timeout=9.0, send_limit=0xFFFFF, resumed=True, connection="first"
+    )
     operation_timeout = None
     lease_deadline = 100.0
     usable = True
@@ -120,8 +124,8 @@ class Runtime(Base):  # type: ignore[misc]
     async def until(self, reply: Awaitable[Any], deadline: float | None) -> Any:
         return await reply
 
-    async def event(self, watch: object, deadline: float | None) -> Event | None:
-        return None
+    async def event(self, watch: object, deadline: float | None) -> Event:
+        raise OperationTimeoutError("late")
 
 
 def sequential(
@@ -217,6 +221,26 @@ def test_hazard_B42_an_interrupt_is_raised_when_the_clean_up_is_done(twice: bool
     assert not core._is_active
 
 
+def test_what_a_holder_writes_is_refused_as_its_own_and_not_after_the_lease() -> None:
+    """The check of the lock is no operation of the caller's."""
+    core, world = held(multi=[MultiError([None, None, NoAuthError("no")], 2)])
+    with pytest.raises(MultiError) as caught:
+        run(core.guard([Delete("/x"), Delete("/y")]))
+    assert (caught.value.index, len(caught.value.results)) == (1, 2)
+    world.time = Runtime.lease_deadline
+    with pytest.raises(LockLostError, match="had been lost before it was used"):
+        run(core.guard([Delete("/x")]))
+    assert world.asked.count("multi") == 1
+
+
+def test_a_lock_that_is_acquired_again_after_a_loss_leaves_the_node_of_before() -> None:
+    """It may still stand, as where it may not be watched, and the new one would wait for it."""
+    core, world = held()
+    core.lost._lose("stolen")
+    assert run(core._acquire_by(None, True))
+    assert len(world.spawned) == 1
+
+
 @pytest.mark.parametrize("why", ["for a session timeout", "session has expired", "has prolonged"])
 def test_a_release_that_comes_too_late_says_that_the_lock_was_lost(why: str) -> None:
     """The lease has run out; the session has expired; no server is found until the lease ends."""
@@ -261,6 +285,15 @@ def test_an_interrupt_at_the_grant_leaves_nothing_and_forgets_no_release(granted
     assert not core.held
     assert len(world.spawned) == 1
     assert world.active_locks == (set() if granted else {core})
+
+
+def test_a_cancel_right_after_the_call_has_begun_ends_it() -> None:
+    core, world = sequential()
+    world.mutex = ExitStack()
+    world.mutex.callback(core.cancel)
+    with pytest.raises(LockCancelledError):
+        run(core._acquire_by(None, True))
+    assert not world.asked
 
 
 def test_a_body_that_another_thread_overtakes_leaves_the_lock_to_it() -> None:
@@ -409,6 +442,7 @@ def test_hazard_B15_a_server_that_has_no_number_left_is_not_asked_for_ever(
         (GONE, []),
         (BadVersionError("written into"), ["delete"]),
         (ThrottledOpError("busy"), ["delete"]),
+        (NotReadOnlyError("read-only"), ["another_state", "delete"]),
         (NoAuthError("no"), ["warn", "pause", "delete"]),
         (ServerError("no", code=-9999), ["warn", "pause", "delete"]),
     ],
@@ -484,6 +518,11 @@ def test_a_node_that_an_outsider_has_changed_is_still_cleaned_up(
     assert world.asked == ["multi", *(then or [])]
 
 
+def test_a_node_that_is_the_attempts_own_after_all_is_not_waited_for() -> None:
+    core, _ = single(multi=[taken()], get_data=[own()], get_children=[[]], exists=[STAT])
+    assert run(core._acquire_by(None, True))
+
+
 # --- the time limit, and what takes all places ----------------------------------------------------
 
 FIRST, OWN_LEASE = "x-0000000000", f"{ID}-lease-0000000001"
@@ -495,14 +534,23 @@ def test_a_semaphore_that_was_full_waits_until_its_leases_are_gone(late: bool) -
     lease = AsyncLease(world, "/s", 2)
     lease._on_position = print
 
-    async def event(watch: object, deadline: float | None) -> Event | None:
+    async def event(watch: object, deadline: float | None) -> Event:
         if late and deadline is not None:
-            return None
+            raise OperationTimeoutError("late")
         return Event(EventType.NODE_CHILDREN_CHANGED, "/s/leases", State.CONNECTED)
 
     world.event = event
     assert run(lease._vacant(None, True))
     assert world.asked == [LIST, "dispatch", *["exists"] * late, LIST]
+
+
+def test_kazoos_lease_is_taken_again_when_its_lock_was_gone() -> None:
+    """Its own leases stand where kazoo's do, and are nothing to warn of."""
+    full = DataAndStat(b"2", STAT._replace(num_children=9))
+    lists: list[object] = [[], [f"{ID}-__lock__0000000001"], []] * 2
+    world: Any = Runtime(get_data=[full, full], get_children=lists, exists=[None, STAT])
+    assert run(KazooLease(world, "/s", 2)._acquire_by(None, True))
+    assert (world.asked.count("multi"), world.asked.count("warn")) == (2, 0)
 
 
 def test_a_node_from_before_the_resumption_that_is_gone_takes_no_place() -> None:
@@ -541,7 +589,7 @@ def marked(*answers: object) -> tuple[Any, Any, Any]:
     """A queue's tokens, one of them that is in use, and its world."""
     world: Any = Runtime(multi=list(answers))
     world.idle_tokens = []
-    tokens = TemporaryTokens(world, "/q/marks", "/q")
+    tokens = TemporaryTokens(world, "/q/marks")
     return tokens, run(tokens.acquire(None)), world
 
 

@@ -4,8 +4,10 @@ those that a test makes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext
+from contextvars import copy_context
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, cast
@@ -167,6 +169,7 @@ def test_a_refused_authentication_is_tried_again_with_a_warning() -> None:
         ([ConnectionLossError("lost")], 2),
         ([NotReadOnlyError()], 1),
         ([ThrottledOpError()], 2),
+        ([NoAuthError()] * 2, 3),
     ],
 )
 def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs: int) -> None:
@@ -187,6 +190,22 @@ def test_a_later_session_begins_with_a_sync(answers: list[ZooKeeperError], syncs
     sequence._services[Service(sequence)] = None
     process.pass_time(0.5, expire=True)
     assert (synced, served) == ([2] * syncs, [syncs])
+
+
+def test_a_call_meanwhile_is_made_in_the_next_session_and_none_follows_a_close() -> None:
+    async def refused(*_: object) -> None:
+        raise NoAuthError
+
+    process = Supervised(lambda number, driver: setattr(driver, "until", refused))
+    sequence = started(process)
+    process.newest.session.closed()
+    found = process.gather(sequence.newest)
+    process.pass_time(0.5)
+    assert found == [process.clients[1].world]
+    process.begin(sequence.stop, "stop")
+    process.pass_time(60)
+    assert process.tasks[0].done
+    assert len(process.clients) == 2
 
 
 # --- services -------------------------------------------------------------------------------------
@@ -337,6 +356,7 @@ def test_a_refused_candidacy_is_logged_once_and_tried_again() -> None:
 
     process.acquired = acquired
     leadership = Face(process).lead("/e", function, "me", on_problem=told.append)
+    assert repr(leadership) == "<Leadership /e>"
     process.pass_time(0.05)
     assert isinstance(leadership.problem, NoAuthError)
     process.pass_time(60, expire=True)
@@ -436,5 +456,11 @@ def test_a_call_has_one_session_and_the_next_call_the_newest() -> None:
     recipe = Asking(sessions, expire)
     assert run(recipe.ask()) == ["first", "first"]
     assert run(recipe.ask()) == ["second", "second"]
-    assert type(recipe) is not Asking
+    assert type(recipe) is type(type(recipe)(sessions, expire)) is not Asking
     assert isinstance(recipe, Asking)
+    runtime: Any = sessions._recipe_runtime
+    runtime.unfinished = True
+    assert runtime.unfinished is sessions.latest_driver.unfinished is True
+    elsewhere = runtime.call(None, lambda: asyncio.sleep(0))
+    copy_context().run(elsewhere.send, None)
+    elsewhere.close()

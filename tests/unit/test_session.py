@@ -102,6 +102,10 @@ def test_what_comes_too_late_from_a_mechanism_is_not_heard(script: Script) -> No
     assert script.session.connection is first
     script.reconnect()
     assert script.session.connection is not first
+    script.lose()
+    script.reach()
+    script.session.sasl_failed("a server without a proof")
+    assert "without a proof" in str(script.session.ending())
 
 
 @pytest.mark.parametrize("state", [state for state in State if not state.terminal])

@@ -72,10 +72,12 @@ def event(path: str = "/a", kind: EventType = CHANGED) -> Event:
 
 def armed(owner: Owner, times: int = 1, callback: Callable[[Event], object] | None = None) -> Watch:
     watch = Watch(callback)
-    watch._owner = owner
-    for _ in range(times):
-        watch._arm()
+    watch._owner, watch._pending = owner, times
     return watch
+
+
+def unset(watch: Watch) -> None:
+    watch._pending = 0
 
 
 def expire(watch: Watch) -> None:
@@ -106,15 +108,15 @@ def test_a_watch_that_is_not_set_is_not_waited_for(owner: Owner) -> None:
     spent, no_client = armed(owner), Watch()
     spent._deliver(event())
     spent.wait()
-    no_client._arm()
+    unset(spent)
+    no_client._pending = 1
     for watch in (Watch(), armed(owner, 0), spent, no_client):
         with pytest.raises(RuntimeError, match="not set"):
             watch.wait(1.0)
     assert owner.waits == []
-    spent._disarm()
     assert spent.ready
-    spent._arm()
-    assert not spent.ready, "to disarm it once too often was harmless"
+    spent._pending = 1
+    assert not spent.ready
 
 
 async def _listed(watch: Watch) -> list[Event]:
@@ -129,7 +131,7 @@ def test_iteration_ends_with_the_watch_and_raises_what_ended_the_session(
     watch._deliver(event())
     watch.close()
     assert all_of(watch) == [event()]
-    for end in (Watch.close, Watch._disarm):
+    for end in (Watch.close, unset):
         watch = armed(owner)
         owner.meanwhile.append(partial(end, watch))
         assert all_of(watch) == []
@@ -151,7 +153,7 @@ def test_an_event_that_another_thread_is_delivering_has_come(
     owner: Owner, look: Callable[[Watch], Event], watch: Watch
 ) -> None:
     """The watch is spent already, and the event not there yet."""
-    watch._disarm()
+    unset(watch)
     owner.half_done.append(lambda: watch._deliver(event()))
     assert look(watch) == event()
     with pytest.raises(RuntimeError, match="is not set"):
@@ -164,7 +166,7 @@ def test_events_of_several_callbacks_keep_their_order(owner: Owner) -> None:
     wakers = list[Callable[[], object]]()
     told = ["/a", "/b", "/a/c"]
     for path in told:
-        watches[path[:2]]._deliver(event(path), spent=False)
+        watches[path[:2]]._deliver(event(path))
         wakers += watches[path[:2]]._take_wakers()
     for wake in wakers:
         wake()
@@ -188,7 +190,7 @@ def fire(table: WatchTable, kind: int, path: str) -> list[Watch]:
     told = table._concerned(kind, path)
     table._take_out(kind, path)
     table._take_out(kind, path)  # as after an interrupt
-    return [watch for watch, spends in told if spends]
+    return told
 
 
 def test_one_change_is_one_call_of_a_callback() -> None:

@@ -44,14 +44,15 @@ class AsyncNodeWatches(Bound):
         (``skipped`` says so).  Leaving the loop, or ``close``, ends the watch, here and on the
         server.  ``next(timeout)`` waits for one state only.
 
-        With a ``callback`` each state goes to that, one call at a time, in the callback thread
-        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it, and so
-        does a callback that returns False.  ``wait_called(timeout)`` of what this returns waits
-        until it has returned from the first call.  ``with_event``: it is called with the state and
-        the :class:`Event` that has led to the read, None for the first state and after a lost
-        connection.  One that cannot be called so is a TypeError.
+        With a ``callback`` each state goes to the callback, one call at a time, in the callback
+        thread (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it,
+        and so does a callback that returns False.  ``wait_called(timeout)`` of the watch that this
+        returns waits until the first call of the callback has ended.  ``with_event``: the callback
+        is called with the state and the :class:`Event` that has led to the read, None for the first
+        state and after a lost connection.  A callback that cannot be called in this way is a
+        TypeError.
 
-        A lost connection is no error.  From a client it raises what ended the session; from a
+        A lost connection is not an error.  From a client it raises what ended the session; from a
         supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read;
         with a ``callback`` that is logged, and the read is repeated.  ``problem`` and
         ``on_problem``: see docs/supervisor.md#refusals.
@@ -105,8 +106,8 @@ class AsyncClient(ClientCoroutines, AsyncNodeWatches, Pipeline):
     copy of the context (``contextvars``) in which the client, or the supervisor, was made.  A
     coroutine that a callback has begun is not ended by ``close``, nor does that wait for it.
 
-    Close it, or it is closed with a ResourceWarning once nothing refers to it any more; a task that
-    awaits something of it does, and is kept alive with it.
+    Close it.  Otherwise it is closed, with a ResourceWarning, once nothing refers to it any more; a
+    task that awaits something of the client refers to it, and is kept alive with it.
 
     Nothing is started before the first use, and no thread at all, unless a name must be looked up.
     """

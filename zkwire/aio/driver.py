@@ -25,7 +25,7 @@ from sys import is_finalizing as finalizing
 from weakref import WeakKeyDictionary, WeakSet
 
 from zkwire.aio.loop import SHORTEST_PAUSE, LoopIO, in_the_middle, uninterruptible
-from zkwire.aio.replies import StepReply
+from zkwire.aio.replies import LOOP_CLOSED, StepReply
 from zkwire.errors import ClientClosedError, ForkedError, ZooKeeperError
 from zkwire.net.connection import INTERRUPTED, Connection
 from zkwire.net.driver import Driver
@@ -36,12 +36,9 @@ from zkwire.session.request import Failed, Request
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
-    from random import Random
     from typing import Any, Final, TypeVar
 
     from zkwire.net.pipeline import Pipeline
-    from zkwire.recipes._lock import Acquirable
-    from zkwire.session.session import Session
     from zkwire.session.waitable import Waitable, Watch
 
     T = TypeVar("T")
@@ -200,9 +197,6 @@ async def cancelled_by(
         raise error()
 
 
-LOOP_CLOSED = "the client's event loop has been closed"
-
-
 class LoopDriver(Calling, Driver):
     """See the module's docstring."""
 
@@ -217,11 +211,11 @@ class LoopDriver(Calling, Driver):
     running_loop: Callable[[], Any] = staticmethod(asyncio.get_running_loop)
     _sleep: Callable[[float], Any] = staticmethod(asyncio.sleep)
     # How messages name the client's class, such a loop, and where a call belongs.
-    _names = "an AsyncClient", "event loop", "a coroutine"
+    _names = "an", "AsyncClient", "event loop", "a coroutine"
 
-    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
+    def __init__(self, client: Any) -> None:
         Calling.__init__(self)
-        Driver.__init__(self, session, rng, **options)
+        Driver.__init__(self, client)
         self.mutex: Any = nullcontext()
         self._sleepers: set[Callable[[], None]] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -236,15 +230,15 @@ class LoopDriver(Calling, Driver):
             loop = None
         if loop is not None and loop is self.loop and not self.forked:
             return loop
-        client, kind, place = self._names
+        a, client, kind, place = self._names
         if self.forked:
             raise ForkedError(
-                f"this client belongs to the parent process; make {client} in this process"
+                f"this client belongs to the parent process; make {a} {client} in this process"
             )
         if loop is None:
             raise RuntimeError(f"no running {kind}: call this in {place}")
         if self.loop is not None:
-            raise RuntimeError(f"this {client.split()[1]} belongs to another {kind}")
+            raise RuntimeError(f"this {client} belongs to another {kind}")
         if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:
             raise RuntimeError(
                 f"{type(loop).__name__} cannot wait for a socket; on Windows use "
@@ -272,7 +266,7 @@ class LoopDriver(Calling, Driver):
         return self.loop is not None and self.loop.is_closed()
 
     @property
-    def outside(self) -> bool:
+    def elsewhere(self) -> bool:
         """Whether the client's loop, which may be running, does not run this."""
         if self.loop is None or self.loop.is_closed():
             return False
@@ -285,25 +279,12 @@ class LoopDriver(Calling, Driver):
         """Have the loop call ``function``, from any thread; False if it never will."""
         if self.loop is None:
             return False
-        call = self.loop.call_soon_threadsafe if self.outside else self.loop.call_soon
+        call = self.loop.call_soon_threadsafe if self.elsewhere else self.loop.call_soon
         try:
             call(function, context=self.context.copy())
         except RuntimeError:  # it is closed
             return False
         return True
-
-    def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
-        """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
-        if self.outside:
-            self.call_soon(partial(self.when_ready, waitable, function))
-        else:
-            super().when_ready(waitable, function)
-
-    def replace_hosts(self, hosts: list[tuple[str, int]]) -> None:
-        """The ensemble has these servers now."""
-        if self.outside and self.call_soon(partial(self.replace_hosts, hosts)):
-            return
-        super().replace_hosts(hosts)
 
     def never_retrieved(self, error: BaseException) -> None:
         """Report an operation whose error went unnoticed, as a future's."""
@@ -334,11 +315,14 @@ class LoopDriver(Calling, Driver):
         connection, session = self.current_connection, self.session
         alone = eager and not session.unanswered
         if connection is None or connection.closed_because or self.closing is not None:
-            self._prepare(request, connection)
+            self.check_open(request.op.name, request.path)
+            if connection is not None and connection.closed_because:
+                session.stop_sending(self.now())  # else the request would be lost with it
         elif alone and connection.writable:
             now = self.now()
-            if now >= session.dead_at:
-                self._judge()
+            if now >= session.dead_at and self.io is not None:
+                # Read what has come while the loop was blocked; nothing goes into a dead one.
+                self.io.turn()
             elif data := session.send_alone(request, now):
                 self._send(connection, data)
                 return
@@ -354,17 +338,6 @@ class LoopDriver(Calling, Driver):
         elif not self._flushing:
             self._flushing = True
             loop.call_soon(self._flush_gathered)
-
-    def _prepare(self, request: Request, connection: Connection | None) -> None:
-        """The connection is not as usual: refuse the request, or make sure that it is not lost."""
-        self.check_open(request.op.name, request.path)
-        if connection is not None and connection.closed_because:
-            self._judge()  # it is broken: the request must not be lost with it
-
-    def _judge(self) -> None:
-        """Read what has come while the loop was blocked; nothing goes into a dead connection."""
-        if self.io is not None:
-            self.io.turn()
 
     def _submit_from_outside(self, request: Request, eager: bool) -> None:
         """Have the loop submit a request that was made where no loop runs, in order.
@@ -411,11 +384,6 @@ class LoopDriver(Calling, Driver):
         """Wait until ``waitable`` is ready, at most ``timeout`` seconds; whether it is."""
         return await within(self.start(), waitable, timeout, self)
 
-    def interrupt(self, waiter: object, attempt: Acquirable) -> None:
-        """Have this task's wait raise the attempt's error, if that still goes on."""
-        if not (self.outside and self.call_soon(partial(self.interrupt, waiter, attempt))):
-            super().interrupt(waiter, attempt)
-
     def _rouse(self, waiter: object) -> None:
         for waker in list(self._sleepers):  # all of them: other tasks wait on
             waker()
@@ -428,22 +396,20 @@ class LoopDriver(Calling, Driver):
 
     # --- what callers ask for ---------------------------------------------------------------------
 
-    withdraw: Final = uninterruptible(Driver.withdraw)
+    @uninterruptible
+    def withdraw(self, request: Request) -> bool:
+        """The caller no longer waits; True if the request now never will be sent."""
+        later = self.elsewhere and self.call_soon(partial(self.withdraw, request))
+        return not later and super().withdraw(request)
 
     @uninterruptible
     def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
+        """Remove a watch; see :class:`zkwire.net.driver.Driver`.
 
-        A finalizer, which the collector runs in any thread and in the middle of anything, leaves it
-        to the loop.
+        The collector may run a finalizer in the middle of anything, in the loop's thread, too.
         """
-        if self.forked:
-            return
-        later = self.outside or in_the_middle()
-        if not (later and self.call_soon(partial(self.close_watch, watch, tell=tell))):
-            self.session.forget_watch(watch, tell=tell)
-            self.call_callbacks()
-            self.flush()
+        if not (in_the_middle() and self.call_soon(partial(self.close_watch, watch, tell=tell))):
+            super().close_watch(watch, tell=tell)
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function soon; a coroutine that it returns runs as a task."""
@@ -456,7 +422,7 @@ class LoopDriver(Calling, Driver):
         """
         if self.loop_closed:
             raise ClientClosedError(LOOP_CLOSED)
-        if not (self.outside and self.call_soon(partial(self.spawn, work))):
+        if not (self.elsewhere and self.call_soon(partial(self.spawn, work))):
             super().spawn(work)
 
     # --- bytes ------------------------------------------------------------------------------------
@@ -477,8 +443,8 @@ class LoopDriver(Calling, Driver):
                 if now >= connection.deadlines_at:
                     connection.deadlines_at = now + DEADLINES_EVERY
                     session.on_deadline(now)
-                if session.broken or session.ended:
-                    connection.closed_because = session.broken or "the session is over"
+                if session.broken:
+                    connection.closed_because = session.broken
                 if session.callbacks:
                     self.call_callbacks()
                 if session.has_output:

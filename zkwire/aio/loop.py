@@ -18,17 +18,16 @@ from functools import partial
 
 from zkwire.net.connection import LONGER_LINE, LONGEST_PAUSE, PAUSE, SPARSE
 from zkwire.net.connector import Connector
-from zkwire.net.lifetime import OwnerRef
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
     from types import CodeType, FrameType
-    from typing import Any, TypeVar
-    from weakref import ref
+    from typing import TypeVar
 
     from zkwire.net.driver import Driver
+    from zkwire.net.lifetime import OwnerRef
 
     Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -59,15 +58,15 @@ def in_the_middle() -> bool:
 
 
 class LoopSelector:
-    """An event loop in the shape of a selector: calls ``ready(events)`` of what is registered."""
+    """An event loop in the shape of a selector."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, io: OwnerRef) -> None:
         self._loop = loop
         self._io = io
 
-    def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
-        """Call ``data().ready``, or the LoopIO's if there is none, when the socket is."""
-        ready = partial(_ready, self._io, data)
+    def register(self, sock: socket.socket, events: int, /) -> None:
+        """Have the LoopIO told when something can be done on the socket."""
+        ready = partial(_ready, self._io, sock)
         if events & selectors.EVENT_READ:
             self._loop.add_reader(sock, ready, selectors.EVENT_READ)
         if events & selectors.EVENT_WRITE:
@@ -78,19 +77,15 @@ class LoopSelector:
         self._loop.remove_reader(sock)
         self._loop.remove_writer(sock)
 
+    def epolls_for(self, sock: socket.socket, /) -> None:
+        """None: there is one thread, and nothing to choose."""
 
-def _ready(owner_ref: OwnerRef, attempt: ref[Any] | None, events: int) -> None:
+
+def _ready(owner_ref: OwnerRef, sock: socket.socket, events: int) -> None:
     """Something can be done on a socket.  The loop holds nothing of the client for that."""
     io: LoopIO | None = owner_ref.get()
-    if io is None:
-        return
-    if attempt is None:
-        io.ready(events)
-        return
-    trying = attempt()
-    if trying is not None:
-        trying.ready(events)
-    io.turn()
+    if io is not None:
+        io.ready(sock, events)
 
 
 def _on_timer(owner_ref: OwnerRef) -> None:
@@ -99,17 +94,14 @@ def _on_timer(owner_ref: OwnerRef) -> None:
         io.on_timer()
 
 
-class LoopIO:
+class LoopIO(Connector):
     """Turns the connector whenever something has happened or is due."""
 
     def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
-        self._driver = driver
+        super().__init__(driver)
         self._loop = loop
-        sockets: set[socket.socket] = set()
-        self.owner_ref: OwnerRef = OwnerRef(self, sockets)
         self.owner_ref.release()
-        self.connector: Connector = Connector(driver, LoopSelector(loop, self.owner_ref))
-        self.connector.sockets = sockets
+        self._selector = LoopSelector(loop, self.owner_ref)
         self._timer: asyncio.TimerHandle | None = None
         self._turning: asyncio.Handle | None = None
         self._pausing: asyncio.TimerHandle | None = None
@@ -131,10 +123,12 @@ class LoopIO:
         if self._turning is None and not (self._in_turn or self._stopped):
             self._turning = self._loop.call_soon(self.turn, context=self._driver.context.copy())
 
-    def ready(self, events: int) -> None:
-        """Something can be done on the connection."""
+    def ready(self, sock: socket.socket, events: int) -> None:
+        """Something can be done on the socket."""
         driver, connection = self._driver, self._driver.current_connection
-        if connection is None:
+        if connection is None or sock is not connection.sock:
+            self._go_on(sock, events)
+            self.turn()
             return
         if events & selectors.EVENT_READ:
             driver.read(connection)
@@ -161,7 +155,8 @@ class LoopIO:
         connection = self._driver.current_connection
         if connection is not None:
             reading = selectors.EVENT_READ if self._pausing is None else 0
-            self.connector.listen(reading | (selectors.EVENT_WRITE if connection.pending else 0))
+            writing = selectors.EVENT_WRITE if connection.pending else 0
+            self._listen_to_connection(reading | writing)
 
     @uninterruptible
     def turn(self) -> None:
@@ -181,10 +176,8 @@ class LoopIO:
             due, now = driver.session.next_deadline(), driver.now()
             if connection is not None and due is not None and due <= now:
                 driver.read(connection)  # a loop that was blocked may have answers there unread
-            self.connector.conclude(now)
-            if driver.unfinished:
-                driver.finish_clean_up()
-            due = self.connector.prepare()
+            self.conclude(now)
+            due = self.prepare()
         finally:
             self._in_turn = False
         self._listen()
@@ -216,10 +209,10 @@ class LoopIO:
     def after_fork(self) -> None:
         """In a forked child: nothing happens any more, even if the loop runs on there."""
         self._cancel_timers()
-        self.connector.after_fork()
+        super().after_fork()
 
     def stop(self) -> None:
         """End everything.  Idempotent."""
         self._cancel_timers()
-        self.connector.stop("the client is closed")
-        self.connector.close_unused()
+        super().stop()
+        self.close_unused()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Awaits = dict[asyncio.Task[Any] | None, Coroutine[Any, Any, Any]]
 
+LOOP_CLOSED = "the client's event loop has been closed"
+
 
 class StepReply(Request):
     """What a recipe awaits.  ``heard``, once it is there: an await has ended with an error."""
@@ -93,10 +95,12 @@ class AsyncReply(ReplyToCome):
         """Call ``function`` with this reply once the operation has ended, from the event loop.
 
         Never from within this call.  It may be a coroutine function.  What it raises goes to the
-        loop's exception handler.
+        loop's exception handler.  ClientClosedError if that loop has been closed.
         """
         check_callable("function", function)
         driver = self._request.driver
+        if driver.loop_closed:
+            raise ClientClosedError(LOOP_CLOSED)
         driver.when_ready(self._request, partial(driver.dispatch, partial(function, self)))
 
     # --- as a coroutine: a task that was made of it begins an await of its own --------------------
@@ -142,8 +146,6 @@ class AsyncReply(ReplyToCome):
             under_way.close()
 
     def _under_way(self) -> Awaits:
-        try:
-            return self._awaits
-        except AttributeError:
+        if not hasattr(self, "_awaits"):
             self._awaits: Awaits = {}
-            return self._awaits
+        return self._awaits

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Barrier(Recipe):
-    """A barrier: while it is closed, all callers of ``wait`` have to wait.
+    """A barrier: while it is closed, all callers of ``wait`` wait.
 
         barrier = Barrier(client, "/maintenance")
         barrier.close()       # from here on the others wait
@@ -48,10 +48,10 @@ class Barrier(Recipe):
     def close(self, timeout: float | None = None) -> None:
         """Close the barrier; nothing happens if it is closed.
 
-        A lost connection is no error: the request is repeated until a server has answered.  If the
-        lost request was executed, and another client has opened the barrier since, the repetition
-        closes it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``: call it again, or ``open``.
+        A lost connection is not an error: the request is repeated until a server has answered.  If
+        the lost request was executed, and another client has opened the barrier since, the
+        repetition closes it again.  OperationTimeoutError after ``timeout`` seconds (None: the
+        ``operation_timeout``): call it again, or ``open``.
         """
         complete(self._algorithm.close, timeout)
 
@@ -64,11 +64,11 @@ class Barrier(Recipe):
         complete(self._algorithm.open, timeout)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
+        """Wait until the barrier is open; True then, False if ``timeout`` seconds pass first.
 
         Without a limit it waits as long as it takes.  With 0 it looks once, and a server has the
-        ``operation_timeout`` to answer; without one, two session timeouts.  A lost connection is no
-        error, and no watch is left.
+        ``operation_timeout`` to answer, or two session timeouts if the client has none.  A lost
+        connection is not an error, and no watch is left.
         """
         return complete(self._algorithm.wait, timeout)
 
@@ -89,7 +89,8 @@ class DoubleBarrier(Recipe, With):
     waiting for the others.  An object is one member: each thread needs its own.  A member may enter
     again when it has left.
 
-    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
+    ``text`` is written into the member's node.  Raises ValueError for a bad path or a count below
+    1.
     """
 
     _algorithm: AsyncDoubleBarrier
@@ -108,7 +109,7 @@ class DoubleBarrier(Recipe, With):
     def enter(self, timeout: float | None = None) -> bool:
         """Enter together with ``count`` members; False if there was no round within ``timeout``.
 
-        Without a limit it waits as long as it takes.  A lost connection is no error.  When this
+        Without a limit it waits as long as it takes.  A lost connection is not an error.  When this
         returns False, raises, is cancelled or interrupted, this object is no member, and its node
         is being deleted.  If a round began at this very moment, the others see a member that has
         left.
@@ -138,9 +139,9 @@ class Counter(Recipe):
         counter = Counter(client, "/orders/count")
         number = counter.add(1)
 
-    ``add`` returns the new number, and has added exactly once, however often the connection was
-    lost meanwhile.  Threads may share a counter.  The node is made by the first change; where there
-    is none the number is 0.  Below it stands an ephemeral node for each client that has changed it.
+    ``add`` returns the new number, and has added exactly once, however often the connection is
+    lost.  Threads may share a counter.  The node is made by the first change; where there is none,
+    the number is 0.  Below it there is an ephemeral node for each client that has changed it.
 
     ``format``: ``"text"`` is decimal digits, of any length, as kazoo's Counter writes them;
     ``"int32"`` and ``"int64"`` are those of Curator's SharedCount and DistributedAtomicLong.
@@ -174,24 +175,23 @@ class Counter(Recipe):
         """The number, as the client's server has it; 0 if there is no node.
 
         Call ``client.sync(path)`` first to get the newest number.  Raises ValueError if the data is
-        no number of this format.  A lost connection is no error.  OperationTimeoutError after
-        ``timeout`` seconds, without one after the ``operation_timeout``.
+        no number of this format.  A lost connection is not an error.  OperationTimeoutError after
+        ``timeout`` seconds (None: the ``operation_timeout``).
         """
         return complete(self._algorithm.get, timeout)
 
     def add(self, number: int = 1, timeout: float | None = None) -> int:
         """Add ``number``, which may be negative, exactly once; the new number.
 
-        A lost connection is no error: on the next one it is seen whether the change was made.
-        Raises OverflowError if the new number does not fit the format, ValueError if the data is no
-        number of it, SequenceExhaustedError after 2**31 - 1 changes of one node; nothing is changed
-        then.
+        A lost connection is not an error: on the next one the client finds out whether the change
+        was made.  Raises OverflowError if the new number does not fit the format, ValueError if the
+        data is no number of it, SequenceExhaustedError after 2**31 - 1 changes of one node; nothing
+        is changed then.
 
-        OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``.  This error, and an error that ends the session, has
-        ``maybe_applied`` if the change may have been made, or may still be made.  The same is true
-        of a call that was cancelled or interrupted.  Then only the number itself can tell, if the
-        caller knows which numbers are possible.
+        OperationTimeoutError after ``timeout`` seconds (None: the ``operation_timeout``).  This
+        error, and an error that ends the session, has ``maybe_applied`` if the change may have been
+        made, or may still be made.  A call that was cancelled or interrupted leaves the same doubt.
+        Only the number itself can settle it, if the caller knows which numbers are possible.
         """
         return complete(self._algorithm.add, number, timeout)
 
@@ -222,7 +222,7 @@ class OncePer(Recipe):
     Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
     one claim to the next, even if the client that has claimed ends; ``give_back`` lets another
     machine claim at once.  ``period`` is in seconds, or a timedelta; all machines should name the
-    same period.  ``text`` stands in the node, after the claim's id.
+    same period.  ``text`` is written into the node, after the claim's id.
 
     Raises ValueError or TypeError for bad arguments.
     """
@@ -243,9 +243,9 @@ class OncePer(Recipe):
     def claim(self, timeout: float | None = None) -> bool:
         """Whether it is this caller's turn: True once in each period, for only one caller.
 
-        A lost connection is no error: on the next one it is seen whether the claim was made.
-        OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``.  When this raises, is cancelled or interrupted, nothing is claimed:
+        A lost connection is not an error: on the next one the client finds out whether the claim
+        was made.  OperationTimeoutError after ``timeout`` seconds (None: the
+        ``operation_timeout``).  When this raises, is cancelled or interrupted, nothing is claimed:
         if the claim may have been made, it is given back in the background.  The end of the session
         is the one exception: with ``maybe_applied``, the period may be claimed although its work is
         not done.
@@ -277,7 +277,7 @@ class Queue(Recipe, Sized):
             work(item.data)  # yours to write
 
     Any number of threads and processes put and take; one object serves all threads of a client.
-    A lost connection is no error of any call: on the next connection the client finds out what
+    A lost connection is not an error of any call: on the next connection the client finds out what
     became of a request.  ``get`` removes an item at once, ``take`` when the work on it is done.
 
     ``flat``: the items are children of ``path`` itself, as in kazoo's Queue; otherwise the layout
@@ -309,9 +309,9 @@ class Queue(Recipe, Sized):
 
         Items with a lower ``priority``, 0 to 999, come first; items of one priority come in the
         order of their puts.  The zxid rises from put to put, and the consumer's ``item.zxid`` is
-        the same (here it is 0 if an outsider has written into the token of the put).
+        the same.  (This call returns 0 if an outsider has written into the token of the put.)
 
-        A lost connection is no error: on the next one the client finds out whether the item was
+        A lost connection is not an error: on the next one the client finds out whether the item was
         put, within ``timeout`` seconds, by default the client's ``operation_timeout``.
         OperationTimeoutError, SessionExpiredError or a cancellation leave it in doubt if
         ``maybe_applied``: the item was put once, or not at all.  QueueFullError if there are
@@ -337,14 +337,14 @@ class Queue(Recipe, Sized):
 
         Waits for an item as long as it takes.  With a ``timeout``, QueueEmptyError when that has
         passed; with 0, as soon as a server has said that there is none.  OperationTimeoutError if
-        no server has answered in that time (with 0: within the ``operation_timeout``, without one
-        two session timeouts).
+        no server has answered in that time (with 0: within the ``operation_timeout``, or two
+        session timeouts if the client has none).
 
-        A lost connection is no error: on the next one the client finds out whether this call has
-        removed the item.  But once it is removed, only this program has the item.  It may be lost
-        if the program ends before the work is done, or if this call is cancelled or interrupted or
-        ends with ``maybe_applied`` (OperationTimeoutError, SessionExpiredError).  If no item may be
-        lost, use :meth:`take`.
+        A lost connection is not an error: on the next one the client finds out whether this call
+        has removed the item.  But once it is removed, only this program has the item.  It may be
+        lost if the program ends before the work is done, or if this call is cancelled or
+        interrupted or ends with ``maybe_applied`` (OperationTimeoutError, SessionExpiredError).  If
+        no item may be lost, use :meth:`take`.
         """
         return complete(self._algorithm.get, timeout)
 

@@ -59,14 +59,15 @@ class ThreadNodeWatches(Bound):
         (``skipped`` says so).  Leaving the loop, or ``close``, ends the watch, here and on the
         server.  ``next(timeout)`` waits for one state only.
 
-        With a ``callback`` each state goes to that, one call at a time, in the callback thread
-        (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it, and so
-        does a callback that returns False.  ``wait_called(timeout)`` of what this returns waits
-        until it has returned from the first call.  ``with_event``: it is called with the state and
-        the :class:`Event` that has led to the read, None for the first state and after a lost
-        connection.  One that cannot be called so is a TypeError.
+        With a ``callback`` each state goes to the callback, one call at a time, in the callback
+        thread (under asyncio in the loop, and it may be a coroutine function); ``close`` ends it,
+        and so does a callback that returns False.  ``wait_called(timeout)`` of the watch that this
+        returns waits until the first call of the callback has ended.  ``with_event``: the callback
+        is called with the state and the :class:`Event` that has led to the read, None for the first
+        state and after a lost connection.  A callback that cannot be called in this way is a
+        TypeError.
 
-        A lost connection is no error.  From a client it raises what ended the session; from a
+        A lost connection is not an error.  From a client it raises what ended the session; from a
         supervisor it goes on in the next session.  Raises NoAuthError if the node may not be read;
         with a ``callback`` that is logged, and the read is repeated.  ``problem`` and
         ``on_problem``: see docs/supervisor.md#refusals.
@@ -105,39 +106,44 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
             client.create("/hello", b"world")
 
     ``hosts``: ``"host:port,[::1]:2181/chroot"``, port 2181 if there is none, one chroot behind the
-    last server; names are resolved anew for each attempt.
+    last server; names are resolved again for each attempt.
     ``session_timeout``: seconds of silence after which the ensemble ends the session; the server
     may grant another (see the property).  A number above 3600 is refused, as it is nearly always
     milliseconds; where longer sessions are wanted, a ``timedelta`` says so.
     ``operation_timeout``: seconds after which an operation raises OperationTimeoutError; it also
     limits whatever a lock does without a limit of its own, except an ``acquire`` that waits.
-    Without it, an operation ends with its connection.  That ends after two thirds of the session
-    timeout without a byte, or when no server could be reached for all of it; a server that answers
-    pings and not the request keeps the operation waiting.
+    Without it, an operation ends when its connection breaks, at the latest after two thirds of the
+    session timeout without a byte; if no server can be reached, it ends after a whole session
+    timeout.  A server that answers pings but not the request keeps the operation waiting.
     ``auth``: (scheme, secret) pairs such as ``("digest", b"user:password")`` for this and every
-    later connection.  ``sasl``: a mechanism such as :class:`DigestMD5`.
+    later connection.
+    ``sasl``: a mechanism such as :class:`DigestMD5`.
     ``default_acl``: for every node that is created without another, by locks too, such as
     ``CREATOR_ALL_ACL``; nodes that exist keep their own.
     ``tls``: a context such as ``ssl.create_default_context(cafile=...)``; every byte goes through
     it, and the server's certificate must be for the name in ``hosts``.
 
-    ``read_only``: a server that has lost the ensemble is good enough for reading (the state says
-    so); meanwhile the client tries to find a better one.  ``resume``: continue the session of
-    another client, see :meth:`detach`.  ``shuffle_hosts``: False tries the servers in turn in the
-    order in which ``hosts`` has them, and a name's addresses in the resolver's; else the order is
-    random, so that many clients spread over the servers.  ``follow_reconfig``: take the list of
-    servers from the ensemble's configuration when that changes; with ``tls`` in addition to those
-    in ``hosts``, as the configuration names the ports without TLS.
-    ``receive_limit``: the longest reply, in bytes
-    (64 MiB); a longer one ends its operation with ReplyTooLargeError.  ``send_limit``: the longest
-    request, in bytes (1,048,575); a longer one is a ValueError.  More is of use where all servers
-    have a higher ``jute.maxbuffer``, less where theirs is lower, since a server ends the connection
-    on a request that is longer than that.  ``lease_margin``: seconds,
-    at most a fifth of the session timeout; locks stay exclusive if a follower crashes right after
-    an answer, when this is more than half of the servers' tickTime (take the tickTime).  An answer
-    counts for the lease once another has come that much later; pings leave every 1.25 margins, and
-    a server that dies in silence leaves a lock that much less time to find the next.  The margin is
-    reduced to a fifth of what the server grants, where that is less (see the property).
+    ``read_only``: accept a server that has lost the ensemble, for reading (the state says so), and
+    keep looking for a better one.
+    ``resume``: continue the session of another client, see :meth:`detach`.
+    ``shuffle_hosts``: False tries the servers in turn in the order in which ``hosts`` has them, and
+    a name's addresses in the resolver's; else the order is random, so that many clients spread over
+    the servers.
+    ``follow_reconfig``: take the list of servers from the ensemble's configuration when that
+    changes; with ``tls`` in addition to those in ``hosts``, as the configuration names the ports
+    without TLS.
+    ``receive_limit``: the longest reply, in bytes (64 MiB); a longer one ends its operation with
+    ReplyTooLargeError.
+    ``send_limit``: the longest request, in bytes (1,048,575); a longer one is a ValueError.  Raise
+    it where all servers have a higher ``jute.maxbuffer``, and lower it where theirs is lower: a
+    server closes the connection when a request is longer than its limit.
+    ``lease_margin``: seconds, at most a fifth of the session timeout.  With a margin of more than
+    half of the servers' tickTime (use the tickTime), locks stay exclusive even if a follower
+    crashes right after an answer.  An answer then extends the lease only after the same server has
+    answered a request that was sent one margin later.  The client sends a ping every 1.25 margins;
+    when a server dies silently, the client has that much less time to find the next one before its
+    locks are lost.  If a fifth of the timeout that the server grants is less than the margin, the
+    client uses that fifth (see the property).
 
     ``trace``: is called with a :class:`TraceFrame` for each frame in either direction, in the
     callback thread.  ``observer``: an :class:`Observer`, which is told of each request when it is
@@ -150,17 +156,19 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
     Under gevent it may be made before ``monkey.patch_all()``; when it has been used before that,
     every call raises RuntimeError.
 
-    Close it: one that is not closed keeps its session and its locks until a session timeout after
-    the end of the process, or until nothing refers to it any more.  What has been made with it (a
-    lock, a watch, a reply) refers to it; a callback, or a grant whose lock object is gone, does
-    not.  Then it is closed when the garbage collector finds it, with a ResourceWarning that says
-    where it was made under ``python -X tracemalloc=9 -W default``.
+    Close it.  A client that is not closed keeps its session and its locks until a session timeout
+    after the end of the process, or until nothing refers to it any more.  What was made with the
+    client (a lock, a watch, a reply) refers to it; a callback, or a grant whose lock object is
+    gone, does not.  When the garbage collector finds a client to which nothing refers, the client
+    is closed, with a ResourceWarning that under ``python -X tracemalloc=9 -W default`` says where
+    it was made.
 
-    A signal handler, or a finalizer, may use the client, with one exception: where it has
-    interrupted the client's own work in its thread, which it cannot know, each operation, and each
-    wait for a reply or an event, raises RuntimeError at once, since it would wait for itself.  The
-    release of a lock raises it too, and is carried out after the handler.  ``close``,
-    ``Watch.close`` and the state listeners work everywhere.  The cure is a flag, or another thread.
+    A signal handler, or a finalizer, may use the client, with one exception: it may have
+    interrupted the client's own work in its thread, which it cannot know.  Then each operation, and
+    each wait for a reply or an event, raises RuntimeError at once, since the thread would wait for
+    itself.  The release of a lock raises it, too, but is carried out after the handler.  ``close``,
+    ``Watch.close`` and the state listeners work everywhere.  To be safe, let the handler set a
+    flag, or use another thread.
     """
 
     _driver: ThreadDriver
@@ -297,8 +305,8 @@ class Client(ClientBase, ThreadNodeWatches, BlockingOperations):
             replies = [client.pipeline.get_data(path) for path in paths]
             values = [reply.result() for reply in replies]
 
-        Requests leave in the order of the calls, many in one write.  The error of a reply that is
-        never asked for its result goes unnoticed, as that of a ``concurrent.futures.Future``.
+        Requests leave in the order of the calls, many in one write.  If a reply is never asked for
+        its result, its error goes unnoticed, as with a ``concurrent.futures.Future``.
         """
         return self._driver.pipeline
 
@@ -314,8 +322,9 @@ class Transaction(TransactionBase):
         path, stat, nothing = t.results
 
     ``create``, ``delete``, ``set_data`` and ``check`` take the client's arguments.  ``results`` has
-    one entry for each.  Raises MultiError, and loses its connection, as ``client.multi`` does; a
-    block that raises sends nothing, and one that has called ``commit`` itself nothing more.
+    one entry for each.  Errors, and what a lost connection means, are those of ``client.multi``.  A
+    block that raises an error sends nothing, and a block that has called ``commit`` itself sends
+    nothing more.
     """
 
     results: list[Any]

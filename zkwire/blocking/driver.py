@@ -27,13 +27,10 @@ from zkwire.session.waitable import Waitable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
     from typing import Any, TypeVar
 
     from zkwire.operations import Operations
     from zkwire.session.request import Request
-    from zkwire.session.session import Session
-    from zkwire.session.waitable import Waker, Watch
 
     T = TypeVar("T")
 
@@ -104,8 +101,8 @@ class ThreadDriver(LeaderFollower):
         """TypeError for a function that would have to be awaited."""
         check_callback(function)
 
-    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
-        super().__init__(session, rng, **options)
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
         self._dropped = False  # nothing refers to the client any more
         self.pipeline: Pipeline = ReplyPipeline(self, BlockingReply)
         clean_up_at_exit(self)
@@ -147,23 +144,7 @@ class ThreadDriver(LeaderFollower):
                 io.cancel()
                 raise
 
-    # --- requests ---------------------------------------------------------------------------------
-
-    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
-        """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
-
-        A finalizer, which the collector runs anywhere, may have to leave it to the I/O thread.
-        """
-        if self.forked or self.ended:  # a session's end is the end of its watches
-            return
-        if self.nested:
-            self.call_soon(partial(self.close_watch, watch, tell=tell))
-            return
-        with self.mutex:
-            self.session.forget_watch(watch, tell=tell)
-            self._collect()
-        self.flush()
-        self._schedule_callbacks()
+    # --- a user's functions -----------------------------------------------------------------------
 
     def dispatch(self, function: Callable[[], object]) -> None:
         """Call a user's function in the callback thread."""
@@ -217,7 +198,7 @@ class ThreadDriver(LeaderFollower):
         deadline = self.now() + timeout + CLOSE_SLACK
         self.detaching = detach
         self.closing = timeout
-        if self.nested:
+        if self.elsewhere:
             self.wake()
             self._callbacks.close(0.0)
             return
@@ -230,13 +211,11 @@ class ThreadDriver(LeaderFollower):
         self._callbacks.close(max(CLOSE_SLACK, deadline - self.now()))
 
     def _close_unstarted(self) -> None:
-        callbacks: list[Waker] = []
         with self.mutex:
-            if self.thread is None:
-                self.session.closed()
-                callbacks = self.session.take_callbacks()  # there is no I/O thread to call them
-        for function in callbacks:
-            function()
+            if self.thread is not None:
+                return
+            self.session.closed()
+        self.call_callbacks()  # there is no I/O thread to call them
 
     def drop(self, timeout: float) -> bool:
         """Nothing refers to the client any more: close it soon; False if that is not necessary.

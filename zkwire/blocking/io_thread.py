@@ -20,7 +20,7 @@ from zkwire.net.background import report
 from zkwire.net.connection import LONG_LINE, STREAM, Connection
 from zkwire.net.connector import Connector
 from zkwire.net.dial import readable_within
-from zkwire.net.lifetime import OwnerRef, close_in_child
+from zkwire.net.lifetime import close_in_child
 from zkwire.net.timing import DEFER_SECONDS
 from zkwire.net.wakeup import poller
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkwire.blocking.leader import LeaderFollower
+    from zkwire.net.lifetime import OwnerRef
     from zkwire.net.wakeup import Poller, Ready
 
 # Seconds after which it checks whether callers still read, where there are no epolls; doubled as
@@ -47,26 +48,24 @@ _AT_ONCE = 0.0
 NOTHING: Ready = []
 
 
-class IOThread:
+class IOThread(Connector):
     """The loop around the connector; see the module's docstring."""
 
+    _driver: LeaderFollower  # pyright: ignore[reportIncompatibleVariableOverride]
+
     def __init__(self, driver: LeaderFollower) -> None:
-        self._driver = driver
-        self._mutex = driver.mutex
-        self._poller: Poller = poller()
+        super().__init__(driver)
+        self._selector: Poller = poller()  # pyright: ignore[reportIncompatibleVariableOverride]
         # Re-entrant, for a signal handler; held over the end, so that no byte goes to another file
         # that has got the descriptor's number.
         self._waking_lock = threading.RLock()
-        self.select: Callable[[float | None], Ready] = self._poller.select
-        self._connector = Connector(driver, self._poller)
-        self.owner_ref: OwnerRef = OwnerRef(self, self._connector.sockets)
+        self.select: Callable[[float | None], Ready] = self._selector.select
         self.call_deferred_at: float | None = None
         self.deferred_since: bool = False
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._away_until = -1e9  # long ago on any clock
         self._read_seen_at: float = 0.0
-        self._equipped: Connection | None = None  # has got its epolls, if it can have any
         self._cancelled = False
         self._close_at: float | None = None
 
@@ -76,7 +75,7 @@ class IOThread:
         """Return from select, and keep the client alive until then."""
         self.owner_ref.hold(self)
         with self._waking_lock:
-            self._poller.wake()
+            self._selector.wake()
 
     def listen(self) -> None:
         """A thread waits for an event, so listen, unless another one reads."""
@@ -87,10 +86,6 @@ class IOThread:
         """Take in what may have come."""
         self._rearm_at = _AT_ONCE
         self.wake()
-
-    def close_unused(self) -> None:
-        """Close the sockets that no thread uses any more."""
-        self._connector.close_unused()
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -115,7 +110,7 @@ class IOThread:
 
     def prepare(self) -> float | None:
         """Do what can be done without waiting; returns when to be called again at the latest."""
-        due = self._connector.prepare()
+        due = super().prepare()
         if self._driver.current_connection is not None:
             self._listen_again(self._driver.current_connection)
         return due
@@ -123,28 +118,24 @@ class IOThread:
     def turn(self, ready: Ready) -> None:
         """Do what is due, and what can be done on the sockets that are ready."""
         driver = self._driver
-        for key, events in ready:
+        for sock, events in ready:
             connection = driver.current_connection
-            if key.data is not None:
-                attempt = key.data()
-                if attempt is not None:
-                    attempt.ready(events)
-            elif connection is not None and key.fileobj is connection.sock:
-                if events & selectors.EVENT_READ:
-                    self._read(connection)
-                if events & selectors.EVENT_WRITE:
-                    driver.send_rest(connection)
+            if connection is None or sock is not connection.sock:
+                self._go_on(sock, events)
+                continue
+            if events & selectors.EVENT_READ:
+                self._read(connection)
+            if events & selectors.EVENT_WRITE:
+                driver.send_rest(connection)
         connection, now = driver.current_connection, driver.now()
         if connection is not None and now >= driver.session.give_up_at:
             self._catch_up(connection)
-        self._connector.conclude(now)
+        self.conclude(now)
         if connection is not None and driver.current_connection is not connection:
             self._rearm_at = None
             driver.wake_all()
         if self.call_deferred_at is not None and now >= self.call_deferred_at:
             self._call_deferred()
-        if driver.unfinished:
-            driver.finish_clean_up()
         driver.run_tasks()
 
     def _call_deferred(self) -> None:
@@ -206,9 +197,6 @@ class IOThread:
 
     def _listen_again(self, connection: Connection) -> None:
         """Read again unless a caller does so; write again if something was left over."""
-        if connection is not self._equipped:
-            self._equipped = connection
-            connection.use_epolls(self._poller.epolls_for(connection.sock))
         at, now = self._rearm_at, self._driver.now()
         if at is not None and now >= at:
             progress = connection.read_at != self._read_seen_at and at != _AT_ONCE
@@ -218,7 +206,8 @@ class IOThread:
                 self._take(connection)
                 self._driver.call_callbacks()
         interest = selectors.EVENT_READ if self._rearm_at is None else 0
-        self._connector.listen(interest | (selectors.EVENT_WRITE if connection.pending else 0))
+        writing = selectors.EVENT_WRITE if connection.pending else 0
+        self._listen_to_connection(interest | writing)
 
     def _read(self, connection: Connection) -> None:
         """Read, a few times where events come one by one; or leave that to a caller that does."""
@@ -279,15 +268,15 @@ class IOThread:
 
     def shut_down(self) -> None:
         """Whatever fails on the way: all waiters must learn that nothing will come."""
-        driver, connector = self._driver, self._connector
+        driver = self._driver
         if self._cancelled:
             return
         try:
-            connector.stop("the client is closed")
+            self.stop()
         finally:
             driver.ended = True
             rest = (driver.call_callbacks, driver.run_tasks, driver.wake_all)
-            for step in (*rest, connector.close_unused, driver.io_ended, self.close_descriptors):
+            for step in (*rest, self.close_unused, driver.io_ended, self.close_descriptors):
                 try:
                     step()
                 except Exception as error:
@@ -296,12 +285,12 @@ class IOThread:
     def close_descriptors(self) -> None:
         """Close what it waits for."""
         with self._waking_lock:
-            self._poller.close()
+            self._selector.close()
 
     def after_fork(self) -> None:
         """In a forked child: close everything, without a byte or a FIN."""
         self._waking_lock = threading.RLock()
-        self._connector.after_fork()
+        super().after_fork()
         self.close_descriptors()
 
 
@@ -323,7 +312,6 @@ def serve(owner_ref: OwnerRef, select: Callable[[float | None], Ready]) -> None:
                 if not (ready or io.stay_away(due)):
                     break  # the time has come
             io.turn(ready)
-            del ready  # what is registered leads back to the client
     finally:
         io = owner_ref.get()
         if io is not None:

@@ -47,7 +47,7 @@ import threading
 import time
 from collections import deque
 
-from zkwire.errors import ClientClosedError, ForkedError
+from zkwire.errors import ForkedError
 from zkwire.net.background import Callbacks, report
 from zkwire.net.connection import (
     GATHER,
@@ -65,34 +65,16 @@ from zkwire.session.waitable import Waitable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
     from typing import Any, TypeVar
 
     from zkwire.net.connection import Connection
     from zkwire.operations import Reply
     from zkwire.session.request import Request
-    from zkwire.session.session import Session
     from zkwire.session.waitable import Waker
 
     T = TypeVar("T")
 
 LONGEST_WAIT = 1e6  # seconds; a system call takes no more
-
-
-class Gone(Waitable):
-    """Ready once the driver no longer uses a connection."""
-
-    __slots__ = ("_connection", "_driver")
-
-    def __init__(self, driver: Driver, connection: Connection) -> None:
-        super().__init__()
-        self._driver = driver
-        self._connection = connection
-
-    @property
-    def ready(self) -> bool:
-        """Whether what is submitted now is for another connection."""
-        return self._driver.current_connection is not self._connection
 
 
 class LeaderFollower(Driver):
@@ -104,8 +86,8 @@ class LeaderFollower(Driver):
     )  # fmt: skip
     mutex: Any
 
-    def __init__(self, session: Session, rng: Random, **options: Any) -> None:
-        super().__init__(session, rng, **options)
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
         self.use_present_threads()
         self.callbacks: deque[Waker] = deque()  # the session's, in order
         self.tasks: deque[Callable[[], object]] = deque()  # other functions for the I/O thread
@@ -139,7 +121,7 @@ class LeaderFollower(Driver):
         self._main_thread = threading.main_thread().ident
 
     @property
-    def nested(self) -> bool:
+    def elsewhere(self) -> bool:
         """Whether this is a user's code on top of the client's own work in the same thread."""
         return self.owned()
 
@@ -209,7 +191,7 @@ class LeaderFollower(Driver):
         """Have the I/O thread call ``function``, or call it here if that thread has ended."""
         self.tasks.append(function)
         self.wake()
-        if self.ended and not self.nested:
+        if self.ended and not self.elsewhere:
             self.run_tasks()
         return True
 
@@ -264,19 +246,14 @@ class LeaderFollower(Driver):
         """:meth:`submit` for a request that has to do with more than the queue."""
         if self.thread is None or self.forked:
             self.start()
-        connection, session = self.current_connection, self.session
-        broken = connection is not None and connection.closed_because and session.usable
-        if connection is not None and broken and self.thread is not threading.current_thread():
-            # As the caller may know already: the request must not be lost with it.  In a handshake
-            # no request is, and a SASL mechanism may keep the I/O thread for as long as it likes.
-            self.wake()
-            self.wait(Gone(self, connection))
+        session = self.session
         with self.mutex:
-            cleaning = self.detaching and self.thread is threading.current_thread()
-            if self.closing is not None and not session.ended and not cleaning:
-                raise ClientClosedError(
-                    "the client is being closed", op=request.op.name, path=request.path
-                )
+            if not (self.detaching and self.thread is threading.current_thread()):
+                self.check_open(request.op.name, request.path)
+            connection = self.current_connection
+            if connection is not None and connection.closed_because:
+                session.stop_sending(self.now())  # else the request would be lost with it
+                self.wake()
             session.submit(request, self.now())
             self._collect()  # remove_watches may have ended watches here already
             first = not session.usable and session.queued == 1
@@ -607,8 +584,8 @@ class LeaderFollower(Driver):
                             connection.deadlines_at = now + DEADLINES_EVERY
                             session.on_deadline(now)
                         connection.read_at = now
-                        if session.broken or session.ended:
-                            connection.closed_because = session.broken or "the session is over"
+                        if session.broken:
+                            connection.closed_because = session.broken
                     if inbox:
                         del inbox[0]
                         if inbox:

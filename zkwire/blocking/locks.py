@@ -45,16 +45,17 @@ class PathLock(Recipe, With):
 
     @property
     def lost(self) -> Lost:
-        """The loss of the last acquisition, to wait for or to be called back by.
+        """The loss of the last acquisition: something to wait for, or to be called back by.
 
-        Before the first acquisition it is the loss of that one.  The next acquisition has another
-        object: ask again when the lock is acquired.  A MultiLock is lost as soon as one of its
-        locks is; a ReentrantLock shows the loss of the thread or task that asks.
+        Before the first acquisition, it is the loss that the first acquisition may end with.  Each
+        later acquisition has an object of its own, so read this again after each.  A MultiLock is
+        lost as soon as one of its locks is; a ReentrantLock shows the loss of the thread or task
+        that asks.
 
-        If an outsider deletes the node, this tells of it when ``held`` knows of it; if only
-        ``release`` finds that, only its LockLostError tells.  A lock may be lost although the
-        session lives on, when no answer has come for a session timeout: while a reply takes that
-        long to arrive, the answers to pings can only come after it.
+        If an outsider deletes the node, it fires when ``held`` turns False; if only ``release``
+        notices the deletion, only its LockLostError reports it.  A lock may be lost although its
+        session lives on, if no answer comes for a session timeout: when a long reply takes that
+        time to arrive, the answers to pings come only after it.
         """
         return self._algorithm.lost
 
@@ -86,10 +87,11 @@ class PathLock(Recipe, With):
         (a machine that slept, a process that was stopped).  A lost connection alone changes
         nothing: the lock is held until the lease ends, and longer if a server answers before.
 
-        If an outsider deletes the node, it is True until the client hears of that: until the event
-        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
-        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
-        See also :mod:`zkwire.session.liveness`.
+        If an outsider deletes the node, this stays True until the client hears of it: until the
+        watch's event arrives.  In the first milliseconds after the acquisition, before the client
+        watches the node, it stays True until the request that sets the watch is answered.
+        ``release`` asks the server; :meth:`check` does not.  See also
+        :mod:`zkwire.session.liveness`.
         """
         return self._algorithm.held
 
@@ -101,7 +103,7 @@ class PathLock(Recipe, With):
         A check of the lock's own node goes with them, so a holder that has lost the lock without
         knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
         lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
+        the ``operation_timeout`` (two session timeouts if the client has none).
 
         A lost connection, a cancellation and an interrupt have the effect that they have on
         ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that either
@@ -111,10 +113,10 @@ class PathLock(Recipe, With):
         return complete(self._algorithm.guard, operations)
 
     def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+        """Acquire the lock; True when it is held, False if ``timeout`` seconds pass first.
 
         ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here.  When this returns False, raises, or is
+        connection.  A lost connection is not an error here.  When this returns False, raises, or is
         cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
         again at once; :meth:`zkwire.Lock.acquire` says more.
         """
@@ -134,7 +136,7 @@ class PathLock(Recipe, With):
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        If an outsider has just deleted the node, it knows as much as ``held``.
+        Of a node that an outsider has just deleted, it knows as much as ``held``.
         """
         self._algorithm.check()
 
@@ -148,13 +150,14 @@ class PathLock(Recipe, With):
     def release(self, timeout: float | None = None) -> None:
         """Release the lock, within ``timeout`` seconds; a MultiLock releases all in that time.
 
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
+        None: the client's ``operation_timeout``, or two session timeouts if it has none.  ``held``
+        is False before the request is sent.  What the caller knows afterwards:
 
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
+        * It returns: the lock is free.  A lost connection is not an error: if it breaks at this
+          moment, the client deletes the node on the next one, or the node goes with the session.
         * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+          exclusive.  (Of a MultiLock, one lock had been lost; the others are released all the
+          same.)
         * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
           in time.  There is nothing to do: the client goes on deleting in the background.
 
@@ -162,18 +165,18 @@ class PathLock(Recipe, With):
         background.  The same is true after any other error, such as RecursionError, that comes when
         the release has begun; if an error comes before that, ``held`` stays as it was.
 
-        RuntimeError if the lock was never acquired, or has been released already.  If a loss shows
-        only here, ``lost`` does not tell of it: for ``lost`` the lock has been released.
+        RuntimeError if the lock was never acquired, or has been released already.  If only this
+        call notices a loss, ``lost`` does not fire: it counts the lock as released.
         """
         complete(self._algorithm.release, timeout)
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free; False, without waiting, if another contender has it.
 
-        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError when no server
-        could tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and is no contender's.  After
-        a lost connection, a cancellation or an interrupt it does what :meth:`acquire` does.
+        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError if no server
+        answers within the client's ``operation_timeout`` (a session timeout if it has none).
+        NodeExistsError names a node in the way that is not ephemeral, and so is no contender's.  A
+        lost connection, a cancellation and an interrupt do what they do in :meth:`acquire`.
         """
         return complete(self._algorithm.try_acquire)
 
@@ -205,10 +208,10 @@ class QueueLock(PathLock):
     def acquire(
         self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
     ) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+        """Acquire the lock; True when it is held, False if ``timeout`` seconds pass first.
 
         ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here: the client finds out on the next one
+        connection.  A lost connection is not an error here: the client finds out on the next one
         whether its node was created, and goes on within the time limit.
 
         When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
@@ -231,9 +234,9 @@ class QueueLock(PathLock):
         """The contenders in the queue, in order: session and text of each.  Not a snapshot.
 
         The first is the holder; so are all readers before the first writer.  (From a lease it is
-        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
-        repeated; a lost connection is no error here.  OperationTimeoutError after the
-        ``operation_timeout``, without one two session timeouts.
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so you may repeat it after
+        an error; a lost connection is not one.  OperationTimeoutError after the
+        ``operation_timeout`` (two session timeouts if the client has none).
         """
         return complete(self._algorithm.contenders)
 
@@ -244,23 +247,28 @@ class SequentialLock(QueueLock):
         with SequentialLock(client, "/locks/report") as lock:
             storage.write(data, fence=lock.fence)  # yours to write
 
-    A lost connection is no error: a waiter keeps its place in the queue and a holder the lock, as
-    long as their session lives; ``held`` is False when the lease ends, at the latest.
+    A lost connection is not an error: a waiter keeps its place in the queue and a holder keeps the
+    lock, as long as their session lives; ``held`` turns False when the lease ends, at the latest.
 
     Not re-entrant, and one object is for one contender: threads that compete need one each.
     ``text`` is shown to others, see :meth:`contenders`.  ``names="kazoo"`` names the nodes as
-    kazoo's own locks do, which see no others: each contender on such a path then needs it, or
-    kazoo.
+    kazoo's own locks do, because these see no others: all contenders on such a path must be
+    kazoo's, or have this argument.
     ``acl``: for its nodes and for the missing ones above, which the server removes when they are
     empty (None: the client's ``default_acl``).  It protects nothing that exists already.
 
-    **What it can promise.**  At most one contender's ``held`` is True at any moment, unless an
-    outsider deletes a holder's node or ends its session (then until the holder hears of it), or a
-    holder's server is cut off from its leader: that one goes on answering for up to syncLimit times
-    tickTime, while the leader may end the session; or, without a ``lease_margin`` of the client,
-    crashes right after an answer (see :mod:`zkwire.session.liveness` for both).  No lock can stop
-    a process that pauses between looking at ``held`` and acting on it, so give ``fence`` to
-    whatever the lock guards and let that refuse a fence lower than one it has seen.
+    **What it can promise.**  ``held`` is True for at most one contender at any moment, with these
+    exceptions:
+
+    * An outsider deletes a holder's node or ends its session: ``held`` stays True until the holder
+      hears of it.
+    * A holder's server is cut off from its leader: it goes on answering for up to syncLimit times
+      tickTime, and meanwhile the leader may end the session.
+    * A holder's server crashes right after an answer, and the client has no ``lease_margin``.
+
+    :mod:`zkwire.session.liveness` says more about the last two.  No lock can stop a process that
+    pauses between looking at ``held`` and acting on it.  So give ``fence`` to whatever the lock
+    guards, and have that refuse a fence lower than one it has seen.
     """
 
     _algorithm: AsyncSequentialLock  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -293,9 +301,10 @@ class BlockingLock(PathLock):
 class NonBlockingLock(PathLock):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
-    One ephemeral node is the lock: it counts as taken if any ephemeral node stands there.  If the
-    node is not ephemeral, it does not go by itself, and NodeExistsError names it.
-    ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
+    One ephemeral node is the lock: it counts as taken if any ephemeral node stands there.  A node
+    that is not ephemeral does not go away by itself, so NodeExistsError names it.
+    ``acquire(timeout)`` limits the time for the answer; without a timeout it is
+    :meth:`try_acquire`.
     """
 
     _algorithm: AsyncNonBlockingLock  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -310,8 +319,8 @@ class ReentrantLock(Recipe, With):
     One object serves any number of threads: each has its own place in the queue.  The properties
     are those of the running thread's lock.
 
-    Only the thread that holds it can release it.  When that ends without doing so, the lock is
-    released in its place, as if by a last ``release``, and a warning is logged.  (Under asyncio
+    Only the thread that holds it can release it.  When that thread ends without a release, zkwire
+    releases the lock in its place, as if by a last ``release``, and logs a warning.  (Under asyncio
     that also happens to a lock acquired in ``asyncio.wait_for`` up to Python 3.11, which runs what
     it waits for in a thread of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.)
     """
@@ -378,32 +387,34 @@ class ReentrantLock(Recipe, With):
         (a machine that slept, a process that was stopped).  A lost connection alone changes
         nothing: the lock is held until the lease ends, and longer if a server answers before.
 
-        If an outsider deletes the node, it is True until the client hears of that: until the event
-        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
-        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
-        See also :mod:`zkwire.session.liveness`.
+        If an outsider deletes the node, this stays True until the client hears of it: until the
+        watch's event arrives.  In the first milliseconds after the acquisition, before the client
+        watches the node, it stays True until the request that sets the watch is answered.
+        ``release`` asks the server; :meth:`check` does not.  See also
+        :mod:`zkwire.session.liveness`.
         """
         return self._algorithm.held
 
     @property
     def lost(self) -> Lost:
-        """The loss of the last acquisition, to wait for or to be called back by.
+        """The loss of the last acquisition: something to wait for, or to be called back by.
 
-        Before the first acquisition it is the loss of that one.  The next acquisition has another
-        object: ask again when the lock is acquired.  A MultiLock is lost as soon as one of its
-        locks is; a ReentrantLock shows the loss of the thread or task that asks.
+        Before the first acquisition, it is the loss that the first acquisition may end with.  Each
+        later acquisition has an object of its own, so read this again after each.  A MultiLock is
+        lost as soon as one of its locks is; a ReentrantLock shows the loss of the thread or task
+        that asks.
 
-        If an outsider deletes the node, this tells of it when ``held`` knows of it; if only
-        ``release`` finds that, only its LockLostError tells.  A lock may be lost although the
-        session lives on, when no answer has come for a session timeout: while a reply takes that
-        long to arrive, the answers to pings can only come after it.
+        If an outsider deletes the node, it fires when ``held`` turns False; if only ``release``
+        notices the deletion, only its LockLostError reports it.  A lock may be lost although its
+        session lives on, if no answer comes for a session timeout: when a long reply takes that
+        time to arrive, the answers to pings come only after it.
         """
         return self._algorithm.lost
 
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        If an outsider has just deleted the node, it knows as much as ``held``.
+        Of a node that an outsider has just deleted, it knows as much as ``held``.
         """
         self._algorithm.check()
 
@@ -439,7 +450,8 @@ class MultiLock(Recipe, With):
             ...
 
     They are acquired in the order of their paths, so two contenders cannot each hold what the other
-    waits for.  ``held`` if all are, ``lost`` as soon as one is; each keeps its own ``fence``.
+    waits for.  The MultiLock is ``held`` while all of them are, and ``lost`` as soon as one is;
+    each keeps its own ``fence``.
     """
 
     _algorithm: AsyncMultiLock
@@ -450,16 +462,17 @@ class MultiLock(Recipe, With):
 
     @property
     def lost(self) -> AnyLost:
-        """The loss of the last acquisition, to wait for or to be called back by.
+        """The loss of the last acquisition: something to wait for, or to be called back by.
 
-        Before the first acquisition it is the loss of that one.  The next acquisition has another
-        object: ask again when the lock is acquired.  A MultiLock is lost as soon as one of its
-        locks is; a ReentrantLock shows the loss of the thread or task that asks.
+        Before the first acquisition, it is the loss that the first acquisition may end with.  Each
+        later acquisition has an object of its own, so read this again after each.  A MultiLock is
+        lost as soon as one of its locks is; a ReentrantLock shows the loss of the thread or task
+        that asks.
 
-        If an outsider deletes the node, this tells of it when ``held`` knows of it; if only
-        ``release`` finds that, only its LockLostError tells.  A lock may be lost although the
-        session lives on, when no answer has come for a session timeout: while a reply takes that
-        long to arrive, the answers to pings can only come after it.
+        If an outsider deletes the node, it fires when ``held`` turns False; if only ``release``
+        notices the deletion, only its LockLostError reports it.  A lock may be lost although its
+        session lives on, if no answer comes for a session timeout: when a long reply takes that
+        time to arrive, the answers to pings come only after it.
         """
         return self._algorithm.lost
 
@@ -474,18 +487,19 @@ class MultiLock(Recipe, With):
         (a machine that slept, a process that was stopped).  A lost connection alone changes
         nothing: the lock is held until the lease ends, and longer if a server answers before.
 
-        If an outsider deletes the node, it is True until the client hears of that: until the event
-        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
-        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
-        See also :mod:`zkwire.session.liveness`.
+        If an outsider deletes the node, this stays True until the client hears of it: until the
+        watch's event arrives.  In the first milliseconds after the acquisition, before the client
+        watches the node, it stays True until the request that sets the watch is answered.
+        ``release`` asks the server; :meth:`check` does not.  See also
+        :mod:`zkwire.session.liveness`.
         """
         return self._algorithm.held
 
     def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+        """Acquire the lock; True when it is held, False if ``timeout`` seconds pass first.
 
         ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here.  When this returns False, raises, or is
+        connection.  A lost connection is not an error here.  When this returns False, raises, or is
         cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
         again at once; :meth:`zkwire.Lock.acquire` says more.
         """
@@ -505,7 +519,7 @@ class MultiLock(Recipe, With):
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        If an outsider has just deleted the node, it knows as much as ``held``.
+        Of a node that an outsider has just deleted, it knows as much as ``held``.
         """
         self._algorithm.check()
 
@@ -519,13 +533,14 @@ class MultiLock(Recipe, With):
     def release(self, timeout: float | None = None) -> None:
         """Release the lock, within ``timeout`` seconds; a MultiLock releases all in that time.
 
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
+        None: the client's ``operation_timeout``, or two session timeouts if it has none.  ``held``
+        is False before the request is sent.  What the caller knows afterwards:
 
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
+        * It returns: the lock is free.  A lost connection is not an error: if it breaks at this
+          moment, the client deletes the node on the next one, or the node goes with the session.
         * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+          exclusive.  (Of a MultiLock, one lock had been lost; the others are released all the
+          same.)
         * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
           in time.  There is nothing to do: the client goes on deleting in the background.
 
@@ -533,18 +548,18 @@ class MultiLock(Recipe, With):
         background.  The same is true after any other error, such as RecursionError, that comes when
         the release has begun; if an error comes before that, ``held`` stays as it was.
 
-        RuntimeError if the lock was never acquired, or has been released already.  If a loss shows
-        only here, ``lost`` does not tell of it: for ``lost`` the lock has been released.
+        RuntimeError if the lock was never acquired, or has been released already.  If only this
+        call notices a loss, ``lost`` does not fire: it counts the lock as released.
         """
         complete(self._algorithm.release, timeout)
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free; False, without waiting, if another contender has it.
 
-        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError when no server
-        could tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and is no contender's.  After
-        a lost connection, a cancellation or an interrupt it does what :meth:`acquire` does.
+        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError if no server
+        answers within the client's ``operation_timeout`` (a session timeout if it has none).
+        NodeExistsError names a node in the way that is not ephemeral, and so is no contender's.  A
+        lost connection, a cancellation and an interrupt do what they do in :meth:`acquire`.
         """
         return complete(self._algorithm.try_acquire)
 
@@ -618,9 +633,9 @@ class ReadWriteLock(Recipe):
         """The contenders in the queue, in order: session and text of each.  Not a snapshot.
 
         The first is the holder; so are all readers before the first writer.  (From a lease it is
-        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
-        repeated; a lost connection is no error here.  OperationTimeoutError after the
-        ``operation_timeout``, without one two session timeouts.
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so you may repeat it after
+        an error; a lost connection is not one.  OperationTimeoutError after the
+        ``operation_timeout`` (two session timeouts if the client has none).
         """
         return complete(self._algorithm.contenders)
 
@@ -687,12 +702,12 @@ class Semaphore(Recipe):
         return wrapped(Lease, self._algorithm.lease())
 
     def holders(self) -> list[Contender]:
-        """The holders of the leases, in order: the first ``count``; after them the next ones.
+        """The holders of the leases, in order: the first ``count``, and then those that come next.
 
-        The rest of the queue stands in the node ``locks`` below the path; with ``names="kazoo"`` it
-        is in another node, and all that are shown hold.  Not a snapshot.  It only
-        reads, so after an error it can be repeated; a lost connection is no error here.
-        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
+        The rest of the queue is in the node ``locks`` below the path.  With ``names="kazoo"`` it is
+        in another node, and everything that is shown is a holder.  Not a snapshot.  It only reads,
+        so you may repeat it after an error; a lost connection is not one.  OperationTimeoutError
+        after the ``operation_timeout`` (two session timeouts if the client has none).
         """
         return complete(self._algorithm.holders)
 
@@ -726,19 +741,20 @@ class Election(Recipe):
         self._algorithm = AsyncElection(core_of(client), path, text, acl=acl, names=names)
 
     def lead(self) -> SequentialLock:
-        """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
+        """A candidacy: a lock whose holder is the leader.  Enter or acquire it to run."""
         return wrapped(SequentialLock, self._algorithm.lead())
 
     def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot.
 
-        It only reads, so after an error it can be repeated; a lost connection is no error here.
-        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
+        It only reads, so you may repeat it after an error; a lost connection is not one.
+        OperationTimeoutError after the ``operation_timeout`` (two session timeouts if the client
+        has none).
         """
         return complete(self._algorithm.candidates)
 
     def leader(self) -> Contender | None:
-        """The leader at this moment, as far as the server that was asked knows; None without one.
+        """The leader at this moment, as far as the server that was asked knows; None if none.
 
         Errors are those of :meth:`candidates`.
         """

@@ -38,8 +38,8 @@ class CacheEvents(Recipe):
     def next(self, timeout: float | None = None) -> CacheEvent | None:
         """The next event; None if ``timeout`` seconds pass without one.
 
-        A lost connection is no error.  Raises what ended the client, the supervisor or the cache;
-        NoAuthError if the cache's own node may not be read, and a later call may succeed;
+        A lost connection is not an error.  Raises what ended the client, the supervisor or the
+        cache; NoAuthError if the cache's own node may not be read, and a later call may succeed;
         ClientClosedError after ``close``.
         """
         return complete(self._algorithm.next, timeout)
@@ -62,18 +62,18 @@ class Cache(Recipe, With):
                 print(event.kind, event.path, event.data)
 
     It starts at once, reads in the background, and is kept up to date by watches: a lost connection
-    is no error, and with a supervisor neither is the end of a session.  It shows what its server
-    has told, a moment later than the ensemble.  A node's ``data`` and ``stat`` are of one moment;
-    two nodes may be of different moments.
+    is not an error, and with a supervisor neither is the end of a session.  It shows what its
+    server has told, a moment later than the ensemble.  A node's ``data`` and ``stat`` are of one
+    moment; two nodes may be of different moments.
 
-    ``skip(path)`` leaves out a node below ``path`` and all below it where it returns true.  It is
-    called by the thread that does I/O: it must be quick and ask no client.  ``max_bytes`` is a
-    limit to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes
-    ``value`` of a node's data, when that is asked for.  ``on_event`` is called with each
-    :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
-    may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
+    Where ``skip(path)`` returns true, the cache leaves out that node and all nodes below it.  The
+    thread that does I/O calls it, so it must be quick and use no client.  ``max_bytes`` is a limit
+    to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes ``value``
+    of a node's data, when that is asked for.  ``on_event`` is called with each :class:`CacheEvent`,
+    one call at a time, in the callback thread (under asyncio in the loop; it may be a coroutine
+    function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
 
-    A node that the client may not read is left out.  If only its access list changes, that is no
+    A node that the client may not read is left out.  A new access list alone does not count as a
     change.  The number of children in a stat is right if the children belong to the cache.
 
     While the cache is not ``fresh``, a look (``get``, ``children``, ``in``, ``len``, the paths)
@@ -204,12 +204,12 @@ class PersistentNode(Recipe, With):
             serve()  # yours to write
 
     It is put back when an outsider has deleted it and, with a supervisor, in each new session;
-    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
-    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
-    (``conflict``), and replaced when it is gone.  If a process ends without closing its client, the
-    node that it leaves is foreign, too, until that process's session times out.  Data that
-    an outsider writes into it stay until ``set_data``, or until it is put back.  In a forked
-    child there is no node: that is the parent's.
+    missing nodes above it are made, as nodes that the server removes when they are empty.  The
+    constructor does not wait for the node; ``wait_present`` does.  A foreign node in its place is
+    never overwritten (``conflict``), and replaced when it is gone.  If a process ends without
+    closing its client, the node that it leaves is foreign, too, until that process's session times
+    out.  Data that an outsider writes into it stay until ``set_data``, or until it is put back.  A
+    forked child has no node: the node is the parent's.
 
     ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
@@ -269,18 +269,18 @@ class PersistentNode(Recipe, With):
     def wait_present(self, timeout: float | None = None) -> bool:
         """Wait until the node is there; False if ``timeout`` seconds pass without it.
 
-        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
-        client, or the supervisor; NoAuthError and what else a server refuses the node with;
-        NodeExistsError while another object of the same client keeps this path.  After a refusal
-        the node is still tried, and a later call may succeed.
+        Then ``conflict`` says whether a foreign node is in its place.  Raises the error that has
+        ended the client or the supervisor; NoAuthError, or any other refusal of the node by a
+        server; NodeExistsError while another object of the same client keeps this path.  After a
+        refusal the object goes on trying, and a later call may succeed.
         """
         return complete(self._algorithm.wait_present, timeout)
 
     def set_data(self, data: bytes, timeout: float | None = None) -> None:
-        """Change the node's data, for good: returns when that, or later data, is on the server.
+        """Change the node's data for good; returns when this or later data is on the server.
 
         OperationTimeoutError if ``timeout`` seconds pass before that; the data is still written as
-        soon as that is possible.  A lost connection is no error.  Raises what
+        soon as that is possible.  A lost connection is not an error.  Raises what
         :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
         data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
         more than this client can send.
@@ -288,7 +288,7 @@ class PersistentNode(Recipe, With):
         complete(self._algorithm.set_data, data, timeout)
 
     def close(self, timeout: float | None = 10.0) -> None:
-        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
+        """Stop keeping the node, and delete it if it is this object's own.  Idempotent.
 
         OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
         background, and an ephemeral node goes with the session at the latest.  It also goes on
@@ -352,13 +352,15 @@ class Group(Recipe, With):
         """Be a member from now on, in each session; returns the membership, a PersistentNode.
 
         It waits for the node to be there, at most ``timeout`` seconds, and returns the membership
-        in either case (``present``).  ``name``: without one it is made; a name that a foreign node
-        has is waited for (``conflict``).  ``close`` of the membership, or :meth:`leave`, ends it.
+        in either case (``present`` tells).  ``name``: None makes one; while a foreign node has the
+        name, the membership waits for it (``conflict``).  ``close`` of the membership, or
+        :meth:`leave`, ends it.
 
         ValueError for a name that is empty or has a ``/``.  NodeExistsError if this client has a
-        member of that name already.  Raises what has ended the client, or the supervisor, and what
-        a server refuses the node with; then it is no membership, and nothing of it stays.  What is
-        refused later does not end a membership: its ``problem`` says so, and the group's.
+        member of that name already.  Raises the error that has ended the client or the supervisor,
+        or with which a server refuses the node; there is no membership then, and nothing of it
+        stays.  A later refusal does not end a membership: its ``problem`` and the group's report
+        it.
         """
         return wrapped(PersistentNode, complete(self._algorithm.join, data, name, timeout))
 
@@ -367,10 +369,10 @@ class Group(Recipe, With):
         complete(self._algorithm.leave, timeout)
 
     def members(self, timeout: float | None = None) -> list[Member]:
-        """The members as the server has them, at this call or later, the longest-standing first.
+        """The members as the server has them, at this call or later; the oldest member first.
 
         Only what has changed since the last call is read again: from this call until :meth:`close`
-        the group is watched.  A lost connection is no error.  OperationTimeoutError after
+        the group is watched.  A lost connection is not an error.  OperationTimeoutError after
         ``timeout`` seconds.  Raises what has ended the client, or the supervisor; NoAuthError if
         the group may not be read, and a later call may succeed.  A member that may not be read is
         left out, with a warning in the log.
@@ -378,7 +380,7 @@ class Group(Recipe, With):
         return complete(self._algorithm.members, timeout)
 
     def changes(self) -> Iterator[list[Member]]:
-        """The list of members, forever: as it is now, then whenever it is another.
+        """The list of members as it is now, and then each newer list, forever.
 
         A slow reader gets the newest list when it asks, and not the lists before it.  A change of a
         member's data counts as a change.  It ends after :meth:`close`; errors as of
@@ -469,11 +471,12 @@ class Partitioner(Recipe, With):
     until the loop asks for the next share: that confirms that work on it has stopped.
 
     ``client``: a client, or a supervisor, with which it goes on in the next session.  When the
-    session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
-    ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
-    is made); while another session has a member of that name, this one waits.  ``acl``: for the
-    nodes that it makes (None: the client's ``default_acl``).  ``on_problem``, ``problem``: see
-    docs/supervisor.md#refusals; an item whose lock is refused is in no share, the others are.
+    session is lost, all items are lost (``share.lost``, ``share.check``), and ``share.wait``
+    returns.  ``items``: names without a slash, the same for all members.  ``name``: this member's
+    (None: one is made); while another session has a member of that name, this one waits.
+    ``acl``: for the nodes that it makes (None: the client's ``default_acl``).  ``on_problem``,
+    ``problem``: see docs/supervisor.md#refusals; an item whose lock is refused is in no share, the
+    others are.
 
     Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
     TypeError for what is no str.
@@ -507,7 +510,7 @@ class Partitioner(Recipe, With):
         * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
           end of a Client's session none comes: each wait raises that end.)
         * ``"acquired"``: it has all items that are to be its own.
-        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
+        * ``"releasing"``: it waits for the confirmation that work on other items has stopped.
         * ``"failed"``: it has ended with an error, which each wait raises.
         * ``"closed"``: ``close`` was called, or this is a forked child.
         """
@@ -519,17 +522,17 @@ class Partitioner(Recipe, With):
     def next(self, timeout: float | None = None) -> Share | None:
         """The next share; None if ``timeout`` seconds pass without one.
 
-        It is empty only if all work has to stop, and it is not confirmed yet that it has stopped.
+        It is empty only if all work has to stop, and the program has not yet confirmed that.
 
         Asking for it confirms that work has stopped on every item that was in an earlier share and
         not in the last one, and on those that the last one has named as ``leaving``.  The lock of
         such an item is released then, and not before.  When this returns None, the last share still
         counts, without these items.  With a ``timeout`` of 0 a later call gets the answer.
 
-        A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
-        if older members share out other items; NoAuthError and what else a server refuses a node
-        with, unless there is a share to return: a later call may have one; ClientClosedError after
-        :meth:`close`; RuntimeError while another reader waits.
+        A lost connection is not an error.  Raises what ended the client, or the supervisor;
+        ValueError if older members share out other items; NoAuthError or another refusal by a
+        server, unless there is a share to return (a later call may have one); ClientClosedError
+        after :meth:`close`; RuntimeError while another reader waits.
         """
         return wrapped(Share, complete(self._algorithm.next, timeout))
 
@@ -581,8 +584,8 @@ class DataWatch(Recipe, With):
     def next(self, timeout: float | None = None) -> SeenData | None:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
 
-        A state that comes after the time limit is kept for the next call.  A lost connection is no
-        error: the state is read again on the next one.  Raises what ended the client, or the
+        A state that comes after the time limit is kept for the next call.  A lost connection is not
+        an error: the state is read again on the next one.  Raises what ended the client, or the
         supervisor; NoAuthError if the node may not be read, and a later call may succeed;
         ClientClosedError after :meth:`close`; RuntimeError while another reader waits, or if there
         is a callback.
@@ -636,8 +639,8 @@ class ChildrenWatch(Recipe, With):
     def next(self, timeout: float | None = None) -> SeenChildren | None:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
 
-        A state that comes after the time limit is kept for the next call.  A lost connection is no
-        error: the state is read again on the next one.  Raises what ended the client, or the
+        A state that comes after the time limit is kept for the next call.  A lost connection is not
+        an error: the state is read again on the next one.  Raises what ended the client, or the
         supervisor; NoAuthError if the node may not be read, and a later call may succeed;
         ClientClosedError after :meth:`close`; RuntimeError while another reader waits, or if there
         is a callback.

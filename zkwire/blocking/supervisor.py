@@ -102,13 +102,13 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
             supervisor.lead("/election", work)  # yours to write: work(lock), in each term
             supervisor.wait()
 
-    :class:`PersistentNode`, :class:`Group`, :class:`Cache` and :class:`Partitioner` take a
-    supervisor in the place of a client; they and :meth:`watch_data` begin again in each new
-    session.  So do all other recipes: each call has the session of the moment at which it begins,
-    and raises SessionExpiredError if that ends meanwhile; a lock is lost with its session.  An
+    Every recipe takes a supervisor instead of a client.  :class:`PersistentNode`, :class:`Group`,
+    :class:`Cache` and :class:`Partitioner`, and :meth:`watch_data`, begin again in each new
+    session.  With all other recipes, each call uses the session in which it begins, and raises
+    SessionExpiredError if that session ends during the call; a lock is lost with its session.  An
     operation needs the :meth:`client` of one session.
-    ``hosts`` and options are those of :class:`Client`, without ``resume``; they are refused at
-    once.  A server need not be there yet: connecting goes on until one is.
+    ``hosts`` and options are those of :class:`Client`, without ``resume``; wrong ones are refused
+    at once.  No server has to be there yet: the supervisor tries to connect until there is one.
     """
 
     _client_kind = Client
@@ -159,8 +159,8 @@ class Supervisor(SupervisorView, ThreadNodeWatches):
     def close(self, timeout: float | None = CLOSE_SECONDS) -> None:
         """End the session, and wait up to ``timeout`` seconds for the functions that still run.
 
-        Idempotent.  One that has not returned by then is named in a warning of the log.  An
-        interrupt of this (Ctrl-C) is raised when the session has been ended.
+        Idempotent.  A warning in the log names each function that has not returned by then.  An
+        interrupt of this call (Ctrl-C) is raised when the session has been ended.
         """
         limit = check_timeout("timeout", timeout)
         if not self._algorithm.forked:

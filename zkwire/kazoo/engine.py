@@ -11,6 +11,7 @@ must not know frames, and uses only what is public in zkwire.
 from __future__ import annotations
 
 import errno
+import socket
 import ssl
 import sys
 import threading
@@ -54,6 +55,10 @@ _STATES = {
 }
 
 
+_running: set[Engine] = set()
+"""Those with a session: a client lives until it is stopped, as by kazoo's connection thread."""
+
+
 def kazoo_state(state: zk.State) -> str:
     """kazoo's name for a state; all on the way to a connection are CONNECTING."""
     return _STATES.get(state, KeeperState.CONNECTING)
@@ -79,6 +84,8 @@ class Engine:
         self._connect = None  # programs replace it, and kazoo alone calls it
         self._lock = threading.Lock()  # for session and _requests
         self._expired: zk.Client | None = None
+        self.connection_stopped = client.handler.event_object()
+        self.connection_stopped.set()
         self._hosts: Any = None  # those that the session was told last
         self._failures, self._failing_since = 0, 0.0
 
@@ -86,27 +93,39 @@ class Engine:
 
     def start(self) -> None:
         """Begin a session."""
-        self._write_sock = _Wakeup()  # first: a client whose start is refused is stopped with it
+        self._write_sock = self  # first: a client whose start is refused is stopped with it
         check_handler(self.client.handler)
+        self.connection_stopped.clear()
         self.client._session_callback(KeeperState.CONNECTING)
         self._begin()
+
+    def send(self, _: bytes) -> None:
+        """End the session of a client that stops: what wakes kazoo's connection thread.
+
+        kazoo's stop() then joins the threads of its handler.  In a watch that raises, so the
+        session must have ended before.
+        """
+        if self.client._stopped.is_set():
+            self.stop()
 
     def stop(self, timeout: float | None = None) -> bool:
         """End the session, after all requests before it; True, as it always ends in time."""
         try:
             with self._lock:
+                _running.discard(self)
                 session, self.session, self._requests = self.session, None, None
                 expired, self._expired = self._expired, None
             for old in (expired, session):
                 if old is not None:
                     old.close()
         finally:  # interrupted, too: else the client could not be started again
+            self.connection_stopped.set()
             self.client._session_callback(KeeperState.CLOSED)
         return True
 
     def close(self) -> None:
         """Nothing is left of a stopped engine; one that runs is refused, as kazoo does."""
-        if self.session is not None:
+        if not self.connection_stopped.is_set():
             raise ke.KazooException("Cannot close connection until it is stopped")
         self._write_sock = None
 
@@ -127,7 +146,7 @@ class Engine:
             if isinstance(result, AsyncResult):
                 _Reading.make(result, (reply, convert))
             elif result is not None:  # such as gevent's own kind
-                reply.add_done_callback(partial(settle, reply, convert, result))
+                reply.add_done_callback(lambda _: _store(result, outcome(reply, convert)))
             return
         if result is not None:
             result.set_exception(failure)
@@ -158,6 +177,7 @@ class Engine:
             if client._stopped.is_set():
                 return
             self.session = session
+            _running.add(self)
             self._requests = KazooRequests(session, self._chroot, partial(_Watcher, client))
             session.start()
 
@@ -188,6 +208,9 @@ class Engine:
                 session.set_hosts(self._server_list())
             if self._gives_up():
                 return
+        elif state is zk.State.AUTH_FAILED:
+            self.logger.warning("AUTH_FAILED closing: the log of zkwire says why, at level INFO")
+            client._live.set()  # wakes start(), which finds it cleared by the callback
         client._session_callback(kazoo_state(state))
         if state is zk.State.EXPIRED and session is self.session and not client._stopped.is_set():
             # Its callbacks are closed later: those of its watches are still to come.
@@ -224,14 +247,6 @@ class Engine:
     """zkwire counts requests by itself."""
 
 
-class _Wakeup:
-    """Stands for the socket that wakes kazoo's connection thread."""
-
-    def send(self, data: bytes) -> int:
-        """Nothing is asleep."""
-        return len(data)
-
-
 class _Socket:
     """Stands for the connection's socket: tells the server, and ends the connection."""
 
@@ -246,18 +261,20 @@ class _Socket:
         return server
 
     def getsockname(self) -> tuple[str, int]:
-        """The own address is not known."""
-        return "", 0
+        """The own address towards the server; the port is not known, so it is 0."""
+        server = self.getpeername()
+        family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(server)  # sends nothing
+            return probe.getsockname()[0], 0
 
-    def close(self) -> None:
+    def close(self, how: int = socket.SHUT_RDWR) -> None:
         """End the connection; the client makes another."""
         from zkwire.testing import break_connection
 
         break_connection(self._session)
 
-    def shutdown(self, how: int) -> None:
-        """The same as :meth:`close`."""
-        self.close()
+    shutdown = close
 
 
 class _Watcher:
@@ -285,12 +302,8 @@ class _Watcher:
 # --- results --------------------------------------------------------------------------------------
 
 
-def settle(reply: Any, convert: Any, result: Any, *_: object) -> None:
-    """Put the answer, which is there, into a result."""
-    _store(result, outcome(reply, convert))
-
-
 def _store(result: Any, answer: tuple[Any, Exception | None]) -> None:
+    """Put an answer into a result."""
     value, failure = answer
     if failure is None:
         result.set(value)

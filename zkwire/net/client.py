@@ -264,36 +264,27 @@ class ClientBase:
         servers, self._chroot = parse_hosts(hosts)
         if trace is not None:
             check_callable("trace", trace)
-        rng: Any = LazyRandom(self._hooks.pop("_seed", None))
+        rng: Any = LazyRandom(self._hooks.get("_seed"))
+        self._name, self._rng = f"zkwire-{next(_numbers)}", rng
         self._hosts, self._made, self._send_limit = hosts, AllocationSite(), send_limit
         self._operation_timeout = check_timeout("operation_timeout", operation_timeout)
         self._acl: Sequence[ACL] = check_acl(default_acl, "default_acl")
-        host_list = HostList(servers, rng, shuffle=check_flag("shuffle_hosts", shuffle_hosts))
+        self._sasl, self._tls = check_sasl(sasl), check_tls(tls)
         self._session = Session(
-            host_list,
+            HostList(servers, rng, shuffle=check_flag("shuffle_hosts", shuffle_hosts)),
             chroot=self._chroot,
             timeout=(timeout := check_session_timeout(session_timeout)),
             send_limit=check_limit("send_limit", send_limit),
             receive_limit=check_limit("receive_limit", receive_limit),
-            sasl=check_sasl(sasl) is not None,
+            sasl=sasl is not None,
             read_only=check_flag("read_only", read_only),
             resume=check_resume(resume, send_limit),
             lease_margin=check_lease_margin(lease_margin, timeout),
         )
         for scheme, secret in check_auth(auth, send_limit):
             self._session.add_auth(scheme, secret)
-        self._driver = self._driver_class()(
-            self._session,
-            rng,
-            name=(name := f"zkwire-{next(_numbers)}"),
-            acl=self._acl,
-            operation_timeout=self._operation_timeout,
-            tls=check_tls(tls),
-            sasl=sasl,
-            **{hook.removeprefix("_"): value for hook, value in self._hooks.items()},
-        )
-        self._driver.client = self  # so that a lock or a watch keeps it alive
-        listeners.attach(self._session, name, trace, self._driver.dispatch)
+        self._driver = self._driver_class()(self)
+        listeners.attach(self._session, self._name, trace, self._driver.dispatch)
         if observer is not None:
             from zkwire.net.observer import Observation
 
@@ -543,9 +534,9 @@ class ClientCoroutines(ClientBase):
         """Create a node and whatever is missing above it, each with this ACL (or the default one).
 
         That includes the chroot: ``ensure_path("/")`` creates it, and nothing else.  Not atomic:
-        others may create the same nodes at the same time.  A lost connection is no error.
-        OperationTimeoutError if one step takes longer than the ``operation_timeout``, or without
-        one, longer than two session timeouts.
+        others may create the same nodes at the same time.  A lost connection is not an error.
+        OperationTimeoutError if one step takes longer than the ``operation_timeout`` (two session
+        timeouts if the client has none).
         """
         deadline = self._deadline()
         try:
@@ -560,8 +551,8 @@ class ClientCoroutines(ClientBase):
         """Delete a node and everything below it, if it is there.
 
         Not atomic: others see parts of it gone, and what they create meanwhile is deleted too, for
-        as long as this takes.  A lost connection is no error, as for :meth:`ensure_path`.  Even for
-        a tree of millions of nodes it keeps only a few megabytes of paths in memory.
+        as long as this takes.  A lost connection is not an error, as for :meth:`ensure_path`.  Even
+        for a tree of millions of nodes it keeps only a few megabytes of paths in memory.
         Refused with: NoAuthError.  If nodes were deleted before that, the error has
         ``maybe_applied``, and a note (``__notes__``) says how many.
         """
@@ -571,7 +562,7 @@ class ClientCoroutines(ClientBase):
         """The paths of a node and of all below it, parents before their children.
 
         Not a snapshot: nodes that come and go meanwhile may or may not be among them.  A lost
-        connection is no error, as for :meth:`ensure_path`; an ``operation_timeout`` is for each
+        connection is not an error, as for :meth:`ensure_path`; an ``operation_timeout`` is for each
         request, not for the whole walk.  Raises NoNodeError if ``path`` itself is not there.
         """
         return self._iterate(trees.walk(self._driver, path, self._deadline))

@@ -70,13 +70,15 @@ class Connection:
 
     exact = True  # an interrupt before the session has begun changes nothing
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, epolls: WakeupEpolls | None = None) -> None:
         self.sock: socket.socket = sock
         self._recv = sock.recv
         self._send = sock.send
         self._taken: deque[int] = deque()  # by the kernel, of what is being sent
-        self.wait: Callable[[float | None, int], object] = self._wait
-        self.epolls: WakeupEpolls | None = None  # without one all threads are woken
+        self.epolls: WakeupEpolls | None = epolls  # without one all threads are woken
+        self.wait: Callable[[float | None, int], object] = (
+            epolls.caller.poll if epolls else self._wait
+        )
         self.inbox: deque[bytes] = deque()  # received and not taken in
         self.reader: object = None  # what a thread with the read role has put there
         self.writer: object = None  # the same for the write role
@@ -100,12 +102,6 @@ class Connection:
     def pending(self) -> bool:
         """Whether something waits for the kernel to take it."""
         return bool(self.backlog)
-
-    def use_epolls(self, epolls: WakeupEpolls | None) -> None:
-        """Wait by these from now on."""
-        self.epolls = epolls
-        if epolls is not None:
-            self.wait = epolls.caller.poll
 
     def _wait(self, seconds: float | None, _: int) -> bool:
         return readable_within(self.sock, WAIT if seconds is None else min(seconds, WAIT))

@@ -1,19 +1,19 @@
 """Makes and ends connections, keeps the deadlines, runs the SASL mechanism, for both clients.
 
-A connector has a selector (or something with its methods), and a caller: a thread for the blocking
-client, the event loop for the asyncio one.  The caller calls :meth:`Connector.prepare` before
-waiting for the selector and :meth:`Connector.conclude` after.  The connector alone makes, ends and
-closes connections.  It must not know which caller waits for what, and never blocks.
+A subclass is the loop around it: a thread for the blocking client, a part of the event loop for the
+asyncio one.  The subclass has a selector (or something with its methods), calls
+:meth:`Connector.prepare` before it waits for that, and :meth:`Connector.conclude` after.  The
+connector alone makes, ends and closes connections.  It must not know which caller waits for what,
+and never blocks.
 """
 
 from __future__ import annotations
-
-from weakref import ref
 
 from zkwire.errors import AuthFailedError
 from zkwire.net.background import report
 from zkwire.net.connection import Connection
 from zkwire.net.dial import Dialer, shut_down
+from zkwire.net.lifetime import OwnerRef
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ PROBE_SECONDS = 2.0
 class Connector:
     """See the module's docstring."""
 
-    def __init__(self, driver: Driver, selector: Any) -> None:
+    _selector: Any  # which the subclass makes
+
+    def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._mutex = driver.mutex
-        self._selector = selector
+        self.owner_ref: OwnerRef = OwnerRef(self)
         self._first: dict[tuple[str, int], Address | None] = {}  # the address to begin with
-        self._peer: Address | None = None  # of the connection
         self._dialer: Dialer | None = None
         self._probe: Dialer | None = None
         self._sasl: Generator[bytes, bytes, None] | None = None
         self._interest = 0  # what the selector listens to on the connection
         self._ended: list[Connection] = []  # ended, and perhaps still in use
-        self.sockets: set[socket.socket] = set()  # of connections
 
     def prepare(self) -> float | None:
         """Do what can be done without waiting; returns when to be called again at the latest."""
@@ -69,40 +69,37 @@ class Connector:
         with self._mutex:
             session = driver.session
             session.on_deadline(now)
-            broken = session.broken or ("the session is over" if session.ended else None)
-            if broken and connection is None:
-                why = broken if self._dialer is None else self._dialer.stage
+            why = session.broken
+            if why and connection is None:
+                why = why if self._dialer is None else self._dialer.stage
                 session.connection_lost(driver.now(), 0, why)
-        if connection is not None and (connection.closed_because or broken):
-            self.end(connection, connection.closed_because or broken or "")
+        if connection is not None and (why := connection.closed_because or why):
+            self.end(connection, why)
         driver.call_callbacks()
         driver.flush()
+        if driver.unfinished:
+            driver.finish_clean_up()
 
     # --- the connection ---------------------------------------------------------------------------
 
-    def listen(self, interest: int) -> None:
+    def _listen_to_connection(self, interest: int) -> None:
         """Make the selector listen to the connection for exactly these events."""
         connection = self._driver.current_connection
         if connection is not None:
-            self._listen_for(None, connection.sock, self._interest, interest)
+            self._listen_for(connection.sock, self._interest, interest)
             self._interest = interest
 
-    def _listen_for(
-        self, attempt: Dialer | None, sock: socket.socket, before: int, events: int
-    ) -> None:
-        """Make the selector listen for exactly these events, by which ``attempt`` is called.
-
-        The selector outlives a client that nothing refers to, so it does not hold the attempt.
-        """
+    def _listen_for(self, sock: socket.socket, before: int, events: int) -> None:
+        """Make the selector listen for exactly these events, and not for those ``before``."""
         if before and before != events:
             self._selector.unregister(sock)
         if events and before != events:
-            self._selector.register(sock, events, None if attempt is None else ref(attempt))
+            self._selector.register(sock, events)
 
     def end(self, connection: Connection, why: str) -> None:
         """End the connection."""
         driver = self._driver
-        self.listen(0)
+        self._listen_to_connection(0)
         with self._mutex:
             connection.closed_because = connection.closed_because or why
             if driver.session.state.usable:  # what was found meanwhile may be long out of date
@@ -110,7 +107,8 @@ class Connector:
                     look_up.forget()
             driver.current_connection = None
             if driver.session.refused and driver.session.server is not None:
-                self._first[driver.session.server] = self._peer  # what it does not know is known
+                # What the server at this address does not know is known.
+                self._first[driver.session.server] = driver.session.peer
             driver.session.connection_lost(driver.now(), connection.written, why)
         shut_down(connection.sock)
         self._ended.append(connection)
@@ -128,7 +126,7 @@ class Connector:
                 for connection in unused:
                     self._ended.remove(connection)
             for connection in unused:
-                self.sockets.discard(connection.sock)
+                self.owner_ref.sockets.discard(connection.sock)
                 connection.close()
 
     def _authenticate(self, connection: Connection, challenge: bytes) -> None:
@@ -180,6 +178,12 @@ class Connector:
             attempt.advance()
         return attempt
 
+    def _go_on(self, sock: socket.socket | None, events: int) -> None:
+        """Something can be done on the socket: take the next step of the attempt that it is of."""
+        for attempt in self._attempts():
+            if attempt.sock is sock:
+                attempt.ready(events)
+
     def _dial(self) -> None:
         """Reach a server, if the session wants one."""
         driver, session = self._driver, self._driver.session
@@ -193,11 +197,11 @@ class Connector:
                 session.connection_lost(driver.now(), 0, dialer.failure)
             driver.wake()
             return
-        self._first[dialer.target], self._peer = dialer.following, dialer.address
+        self._first[dialer.target] = dialer.following
         connection = self._make_connection(dialer.connected, dialer.tls)
         with self._mutex:
             driver.current_connection = connection
-            session.connection_made(driver.now(), self._peer)
+            session.connection_made(driver.now(), dialer.address)
         driver.flush()
 
     def _ask(self) -> None:
@@ -215,13 +219,14 @@ class Connector:
         driver.wake()
 
     def _make_connection(self, sock: socket.socket, tls: TlsFilter | None) -> Connection:
-        self.sockets.add(sock)
+        self.owner_ref.sockets.add(sock)
         self._sasl = None
+        epolls = self._selector.epolls_for(sock)
         if tls is None:
-            return Connection(sock)
+            return Connection(sock, epolls)
         from zkwire.net.tls_connection import TLSConnection
 
-        return TLSConnection(sock, tls, self._mutex)
+        return TLSConnection(sock, epolls, tls, self._mutex)
 
     def _attempts(self) -> list[Dialer]:
         """Those that are being made."""
@@ -229,12 +234,12 @@ class Connector:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def stop(self, why: str) -> None:
+    def stop(self) -> None:
         """End the session on this side, the connection and all attempts."""
         with self._mutex:
             self._driver.session.closed()
         if self._driver.current_connection is not None:
-            self.end(self._driver.current_connection, why)
+            self.end(self._driver.current_connection, "the client is closed")
         for attempt in self._attempts():
             attempt.cancel()
         self._dialer = self._probe = None

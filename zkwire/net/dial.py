@@ -121,10 +121,10 @@ class Dialer:
     """One attempt to reach ``target``, until the time ``until``: its addresses share what is left.
 
     ``over``: it has ended, with ``connected`` or with a ``failure``; before that it goes on when
-    something can be done on its socket, and at the time ``due``.  ``listen(dialer, sock, before,
-    events)`` has the owner's selector call :meth:`ready` for these events, and not for those
-    before.  ``first``: begin with this address, if the name still has it.  If the driver has a TLS
-    context, a connection counts once its handshake is done, and ``tls`` is its filter.
+    something can be done on ``sock``, and at the time ``due``.  ``listen(sock, before, events)``
+    has the owner's selector listen for these events, and not for those before.  ``first``: begin
+    with this address, if the name still has it.  If the driver has a TLS context, a connection
+    counts once its handshake is done, and ``tls`` is its filter.
 
     With a ``question`` it asks the server that and no more; ``answer`` is b"" if there was none.
     """
@@ -133,7 +133,7 @@ class Dialer:
         self,
         target: tuple[str, int],
         driver: Any,
-        listen: Callable[[Dialer, socket.socket, int, int], None],
+        listen: Callable[[socket.socket, int, int], None],
         first: Address | None,
         until: float,
         question: bytes = b"",
@@ -147,7 +147,7 @@ class Dialer:
         self.answer: bytes = b""
         self._driver, self._listen = driver, listen
         self._first, self._until, self._question = first, until, question
-        self._sock: socket.socket | None = None
+        self.sock: socket.socket | None = None
         self._events = 0  # that are listened for on it
         self._reasons: list[str] = []
         self._addresses: list[Address] = []  # not tried yet
@@ -174,9 +174,9 @@ class Dialer:
         self._hear(wanted)
 
     def _hear(self, events: int) -> None:
-        if self._sock is not None:
+        if self.sock is not None:
             before, self._events = self._events, events
-            self._listen(self, self._sock, before, events)
+            self._listen(self.sock, before, events)
 
     @property
     def failure(self) -> str:
@@ -221,7 +221,7 @@ class Dialer:
                 self.answer = yield from self._ask()
                 return
             else:
-                self.connected = self._sock
+                self.connected = self.sock
 
     def _resolve(self) -> Steps[list[Address]]:
         """The addresses of the name; none, for a reason, if it has none."""
@@ -245,7 +245,7 @@ class Dialer:
             sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
             return str(error)
-        self._sock, self.tls = sock, None
+        self.sock, self.tls = sock, None
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = sock.connect_ex(address)
@@ -295,7 +295,7 @@ class Dialer:
 
     def _ask(self) -> Steps[bytes]:
         """Ask the question on the connection; returns the answer, b"" for none."""
-        sock, tls, self.due = self._sock, self.tls, self._until
+        sock, tls, self.due = self.sock, self.tls, self._until
         assert sock is not None
         try:
             sock.send(self._question if tls is None else tls.encrypt(self._question))
@@ -322,9 +322,9 @@ class Dialer:
 
     def close_socket(self) -> None:
         """Close the socket and nothing else: in a forked child the selector is the parent's."""
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
 
 
 def _words_for(code: int) -> str:

@@ -29,7 +29,7 @@ from zkwire.recipes.runtime import Runtime
 from zkwire.session.outcomes import CLOSING
 from zkwire.session.states import StateWait
 from zkwire.session.waitable import Alarm, Awaited, Either, Waitable
-from zkwire.wire.model import OPEN_ACL_UNSAFE, State
+from zkwire.wire.model import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,12 +48,13 @@ if TYPE_CHECKING:
     from zkwire.session.request import Request
     from zkwire.session.session import Session
     from zkwire.session.states import Observer
+    from zkwire.session.waitable import Watch
 
     T = TypeVar("T")
 
 
 class Driver(Runtime):
-    """See the module's docstring.  ``resolver`` and the clock ``now`` are for tests."""
+    """See the module's docstring.  It has the session and the options of ``client``, checked."""
 
     # What each request needs.  Of more than thirty others Python would look up each in a dict.
     __slots__ = (
@@ -65,39 +66,28 @@ class Driver(Runtime):
     forked: bool
     io: Any = None  # an IOThread or a LoopIO, once it is started
 
-    def __init__(
-        self,
-        session: Session,
-        rng: Random,
-        *,
-        name: str = "zkwire",
-        acl: Sequence[ACL] = OPEN_ACL_UNSAFE,
-        operation_timeout: float | None = None,
-        tls: SSLContext | None = None,
-        sasl: Mechanism | None = None,
-        resolver: Resolver | None = None,
-        now: Callable[[], float] | None = None,
-    ) -> None:
+    def __init__(self, client: Any) -> None:
         super().__init__()
+        self.client = client  # which lives as long as something refers to its driver
+        session: Session = client._session
         self.session: Session = session  # pyright: ignore[reportIncompatibleVariableOverride]
         self.closing: float | None = None  # seconds that the close may take, once it is wanted
-        self.name = name
-        self.operation_timeout = operation_timeout
-        self.tls = tls
-        self.sasl = sasl
-        self.resolver: Resolver = resolver or resolve
+        self.name: str = client._name
+        self.operation_timeout: float | None = client._operation_timeout
+        self.tls: SSLContext | None = client._tls
+        self.sasl: Mechanism | None = client._sasl
+        self.resolver: Resolver = client._hooks.get("_resolver", resolve)
         self.look_ups: dict[tuple[str, int], LookUp] = {}
-        self.now: Any = now or clock
+        self.now: Any = client._hooks.get("_now", clock)
         self.current_connection: Connection | None = None
-        self.client: object = None  # which lives as long as something refers to its driver
         self.deferred: Deferred = Deferred()
         self.interrupted: dict[object, Acquirable] = {}  # by waiter
-        self.acl = acl
+        self.acl: Sequence[ACL] = client._acl
         self.operations: Operations = LazyPipeline(self, self._kind)
         self.background: Pipeline = Pipeline(self, BackgroundReply)
         self.background_tasks: set[BackgroundTask] = set()
         self.services: dict[Any, BackgroundTask] = {}
-        self._rng = rng
+        self._rng: Random = client._rng
         self._attempts = count(1)
 
     awaits = False
@@ -141,20 +131,23 @@ class Driver(Runtime):
         """Take over the session's callbacks, under the mutex, so that their order holds."""
 
     @property
-    def nested(self) -> bool:
-        """Whether this has interrupted a change of the session in the same thread."""
+    def elsewhere(self) -> bool:
+        """Whether the session must not be changed here, but by the thread that does I/O.
+
+        That is so in the middle of a change of it in the same thread, or outside its event loop.
+        """
         return False
 
     @property
     def interrupting(self) -> bool:
         """Whether a wait in this thread would be a wait for the thread itself."""
-        return self.nested
+        return self.elsewhere
 
     # --- requests and watches ---------------------------------------------------------------------
 
     def withdraw(self, request: Request) -> bool:
         """The caller no longer waits; True if the request now never will be sent."""
-        if self.forked or self.nested:
+        if self.forked or self.elsewhere:
             return False
         with self.mutex:
             taken_back = self.session.withdraw(request)
@@ -169,14 +162,28 @@ class Driver(Runtime):
 
     def when_ready(self, waitable: Waitable, function: Callable[[], object]) -> None:
         """Call ``function`` as soon as ``waitable`` is ready; it must be quick and never wait."""
-        if self.nested:
-            self.call_soon(partial(self.when_ready, waitable, function))
+        if self.elsewhere and self.call_soon(partial(self.when_ready, waitable, function)):
             return
         with self.mutex:
             if not waitable.ready:
                 waitable._add_waker(function)
                 return
         function()
+
+    def close_watch(self, watch: Watch, *, tell: bool = True) -> None:
+        """Remove a watch; with ``tell`` from the server too, unless another one needs it there.
+
+        A finalizer, which the collector runs anywhere, may have to leave it to the thread for I/O.
+        """
+        if self.forked or self.session.ended:  # a session's end is the end of its watches
+            return
+        if self.elsewhere and self.call_soon(partial(self.close_watch, watch, tell=tell)):
+            return
+        with self.mutex:
+            self.session.forget_watch(watch, tell=tell)
+            self._collect()
+        self.flush()
+        self._schedule_callbacks()
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -192,8 +199,7 @@ class Driver(Runtime):
 
     def unhold(self, hold: LeaseHolder) -> None:
         """The opposite of :meth:`hold`."""
-        if self.nested:
-            self.call_soon(partial(self.unhold, hold))
+        if self.elsewhere and self.call_soon(partial(self.unhold, hold)):
             return
         with self.mutex:
             self.session.unhold(hold)
@@ -203,12 +209,11 @@ class Driver(Runtime):
         self._schedule_callbacks()
 
     def _change(self, function: Callable[[T], object], argument: T) -> None:
-        """Call ``function`` under the mutex, or, in the middle of such a call, soon."""
-        if self.nested:
-            self.call_soon(partial(self._change, function, argument))
-        else:
-            with self.mutex:
-                function(argument)
+        """Call ``function`` under the mutex, or soon where the session must not be changed."""
+        if self.elsewhere and self.call_soon(partial(self._change, function, argument)):
+            return
+        with self.mutex:
+            function(argument)
 
     def attach(self, observer: Observer) -> None:
         """Show every state to ``observer`` from now on."""
@@ -269,6 +274,8 @@ class Driver(Runtime):
 
         If the thread reads from the socket, within a twentieth of a second; else at once.
         """
+        if self.elsewhere and self.call_soon(partial(self.interrupt, waiter, attempt)):
+            return
         self.interrupted[waiter] = attempt
         self._rouse(waiter)
 

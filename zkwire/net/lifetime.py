@@ -78,8 +78,8 @@ class OwnerRef:
     __slots__ = ("get", "sockets")
     get: Callable[[], Any]
 
-    def __init__(self, target: object, sockets: set[socket.socket]) -> None:
-        self.sockets: set[socket.socket] = sockets
+    def __init__(self, target: object) -> None:
+        self.sockets: set[socket.socket] = set()
         self.hold(target)
 
     def hold(self, target: object) -> None:

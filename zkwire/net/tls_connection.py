@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
+    from zkwire.net.wakeup import WakeupEpolls
+
 
 RECORD_BYTES = 16 * 1024
 
@@ -39,9 +41,13 @@ class TLSConnection(Connection):
     written: int
 
     def __init__(
-        self, sock: socket.socket, tls: TlsFilter, mutex: AbstractContextManager[Any]
+        self,
+        sock: socket.socket,
+        epolls: WakeupEpolls | None,
+        tls: TlsFilter,
+        mutex: AbstractContextManager[Any],
     ) -> None:
-        super().__init__(sock)
+        super().__init__(sock, epolls)
         self._tls = tls
         self._mutex = mutex
         self._wire = Connection(sock)  # for the records; its backlog is the rest of one

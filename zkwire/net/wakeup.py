@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from zkwire.session.waitable import Waitable
 
     Poller: TypeAlias = "EpollPoller | PairPoller"
-    Ready = list[tuple[selectors.SelectorKey, int]]
+    Ready = list[tuple[socket.socket | None, int]]
 
 
 # A signal can come after the interpreter has last checked for signals, and before the system call.
@@ -160,40 +160,38 @@ class Listener(Sleeper):
         return any(number != woken for number, _ in ready)
 
 
-_WOKEN = selectors.SelectorKey(None, -1, selectors.EVENT_READ, None)  # type: ignore[arg-type]
-
-
 class EpollPoller:
-    """A selector that is woken by an eventfd.  What is registered without data is exclusive."""
+    """A selector that is woken by an eventfd.  What is registered is exclusive."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._eventfd = EventFd()
         self._epoll.register(self._eventfd.number, 0)
-        self._keys: dict[int, selectors.SelectorKey] = {}
+        self._registered: dict[int, tuple[socket.socket | None, int]] = {}
 
-    def register(self, sock: socket.socket, events: int, data: Any = None, /) -> None:
+    def register(self, sock: socket.socket, events: int, /) -> None:
         """Have :meth:`select` return these events of the socket."""
         number = sock.fileno()
-        flags = select.EPOLLIN if events & selectors.EVENT_READ else 0
+        flags = select.EPOLLEXCLUSIVE
+        flags |= select.EPOLLIN if events & selectors.EVENT_READ else 0
         flags |= select.EPOLLOUT if events & selectors.EVENT_WRITE else 0
-        self._epoll.register(number, flags | (select.EPOLLEXCLUSIVE if data is None else 0))
-        self._keys[number] = selectors.SelectorKey(sock, number, events, data)
+        self._epoll.register(number, flags)
+        self._registered[number] = sock, events
 
     def unregister(self, sock: socket.socket, /) -> None:
         """Forget the socket."""
         number = sock.fileno()
         self._epoll.unregister(number)
-        del self._keys[number]
+        del self._registered[number]
 
     def select(self, seconds: float | None, /) -> Ready:
         """Wait, at most so many seconds (None: forever)."""
-        keys, ready = self._keys, list[tuple[selectors.SelectorKey, int]]()
-        for number, events in self._epoll.poll(seconds, len(keys) + 1):
-            key = keys.get(number, _WOKEN)
+        registered, ready = self._registered, list[tuple[socket.socket | None, int]]()
+        for number, events in self._epoll.poll(seconds, len(registered) + 1):
+            sock, wanted = registered.get(number, (None, 0))  # None: it was woken
             mask = selectors.EVENT_READ if events & ~select.EPOLLOUT else 0
             mask |= selectors.EVENT_WRITE if events & ~select.EPOLLIN else 0
-            ready.append((key, mask & key.events))
+            ready.append((sock, mask & wanted))
         return ready
 
     def wake(self) -> None:
@@ -211,7 +209,7 @@ class EpollPoller:
         """Close the descriptors."""
         self._epoll.close()
         self._eventfd.close()  # what waits for its epolls now is woken by the end of its connection
-        self._keys.clear()
+        self._registered.clear()
 
 
 class PairPoller:
@@ -228,10 +226,10 @@ class PairPoller:
 
     def select(self, seconds: float | None, /) -> Ready:
         """Wait, at most so many seconds (None: forever)."""
-        ready = self._selector.select(seconds)
+        ready: Any = self._selector.select(seconds)
         with suppress(BlockingIOError):
             self._listening.recv(4096)
-        return ready
+        return [(key.fileobj, events) for key, events in ready]
 
     def wake(self) -> None:
         """End a wait, or the next one."""

@@ -8,7 +8,7 @@ of the session, ...) is said in :mod:`zkwire.operations`.
 from __future__ import annotations
 
 from zkwire.jute import records as r
-from zkwire.operations.nodes import Requests, check_flag, check_text, listed
+from zkwire.operations.nodes import Requests, as_watch, check_flag, check_text, listed
 from zkwire.wire import ops
 from zkwire.wire.model import DataAndStat, WatchType
 from zkwire.wire.ops import WatchKind
@@ -46,13 +46,13 @@ class Watches(Requests):
 
         Lost connection before the answer: call it again; the lost request has not set the watch.
 
-        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
+        Time limit or cancellation: a request that was sent still sets the watch: close it.
         """
         full = self._full(path)
         mode = _RECURSIVE if check_flag("recursive", recursive) else _PERSISTENT
         body = r.AddWatchRequest.pack(full, mode)
         kind = WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT
-        return self._send_watching(ops.ADD_WATCH, path, body, None, watch, full, kind)
+        return self._send(ops.ADD_WATCH, path, body, None, as_watch(watch), full, kind)
 
     def remove_watches(self, path: str, which: WatchType = WatchType.ANY) -> Reply[None]:
         """Remove all watches of this client on a path, of one type or of any.
@@ -135,14 +135,10 @@ class Admin(Requests):
 
         Lost connection: call it again; the lost request has not set the watch.
 
-        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
+        Time limit or cancellation: a request that was sent still sets the watch: close it.
         """
         body = r.GetDataRequest.pack(CONFIG_NODE, watch is not None)
-        if watch is None:
-            return self._send(ops.GET_DATA, CONFIG_NODE, body, _config)
-        return self._send_watching(
-            ops.GET_DATA, CONFIG_NODE, body, _config, watch, CONFIG_NODE, WatchKind.DATA
-        )
+        return self._send(ops.GET_DATA, CONFIG_NODE, body, _config, watch, CONFIG_NODE)
 
     def reconfig(
         self,
@@ -162,7 +158,7 @@ class Admin(Requests):
         standalone server on which it is enabled).
 
         Lost connection (OutcomeUnknownError): read the configuration and compare.  Time limit or
-        cancellation: once sent, the ensemble is still changed.
+        cancellation: a request that was sent still changes the ensemble.
         """
         if (members is None) == (joining is None and leaving is None):
             raise ValueError("reconfig takes either members, or joining or leaving servers or both")

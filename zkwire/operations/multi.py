@@ -14,7 +14,6 @@ from types import NoneType
 from zkwire import errors
 from zkwire.jute import records as r
 from zkwire.jute.multi import MultiResponse, pack_multi
-from zkwire.jute.record import Record
 from zkwire.jute.records import ACL, ErrorResponse
 from zkwire.operations.nodes import EPHEMERAL, SEQUENTIAL, Nodes, Requests, check_version
 from zkwire.session.request import ANSWERED, Refused, Request
@@ -144,9 +143,7 @@ class Appended(Operation):
         ]
 
 
-def _operation(
-    method: Callable[Concatenate[Any, _P], object],
-) -> Callable[_P, Operation]:
+def _operation(method: Callable[Concatenate[Any, _P], object]) -> Callable[_P, Operation]:
     """A function with the method's arguments that makes the operation."""
 
     def make(*arguments: _P.args, **named: _P.kwargs) -> Operation:
@@ -164,19 +161,10 @@ Check: Final = _operation(Recorder.check)
 GetData: Final = _operation(Nodes.get_data)
 GetChildren: Final = _operation(Nodes.get_children)
 
-WRITES = {
-    ops.CREATE, ops.CREATE_CONTAINER, ops.CREATE_TTL, ops.DELETE, ops.SET_DATA, ops.CHECK,
-}  # fmt: skip
+_CREATES = {ops.CREATE, ops.CREATE_CONTAINER, ops.CREATE_TTL}
+_CREATED = (r.CreateResponse, r.Create2Response)  # 3.8.0 answers some of them without a stat
+WRITES = {*_CREATES, ops.DELETE, ops.SET_DATA, ops.CHECK}
 _READS = {ops.GET_DATA, ops.GET_CHILDREN}
-# The records that may answer an operation; 3.8.0 answers some creates without a stat.
-_ANSWERS: dict[Op, tuple[type[Record], ...]] = {
-    ops.CREATE: (r.CreateResponse, r.Create2Response),
-    ops.CREATE_CONTAINER: (r.CreateResponse, r.Create2Response),
-    ops.CREATE_TTL: (r.CreateResponse, r.Create2Response),
-    ops.SET_DATA: (r.Stat,),
-    ops.GET_DATA: (r.GetDataResponse,),
-    ops.GET_CHILDREN: (r.GetChildrenResponse,),
-}
 
 
 class Multi(Requests):
@@ -195,8 +183,8 @@ class Multi(Requests):
         Lost connection (OutcomeUnknownError): all of it is done, or nothing.  A multi that creates
         a node of a unique name, or checks a version that it changes, lets a later read tell which.
 
-        Time limit or cancellation: once sent, it is still executed; proceed as after a lost
-        connection.
+        Time limit or cancellation: a request that was sent is still executed; proceed as after a
+        lost connection.
         """
         return self._multi(ops.MULTI, WRITES, operations)
 
@@ -246,11 +234,12 @@ def _results(op: Op, requests: list[Request], answers: MultiResponse) -> list[An
             if not isinstance(refusal, errors.ServerError | None):
                 raise _misunderstood(op, f"{request.op.name} was refused with {answer.err}")
             results.append(refusal)
-        elif not isinstance(answer, _ANSWERS.get(request.op, NoneType)):
+            continue
+        expected = _CREATED if request.op in _CREATES else request.op.reply or NoneType
+        if not isinstance(answer, expected):
             raise _misunderstood(op, f"{request.op.name} was answered by {type(answer).__name__}")
-        else:
-            request.record, request.outcome = answer, ANSWERED
-            results.append(request.value())
+        request.record, request.outcome = answer, ANSWERED
+        results.append(request.value())
     refused = [
         index for index, result in enumerate(results) if isinstance(result, errors.ServerError)
     ]

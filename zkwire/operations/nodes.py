@@ -23,6 +23,7 @@ from zkwire.wire.model import (
     PathAndStat,
     Perms,
 )
+from zkwire.wire.ops import WatchKind
 from zkwire.wire.paths import check_path, join, strip
 
 TYPE_CHECKING = bool()
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from zkwire.jute.records import ACL
     from zkwire.wire.model import Event
-    from zkwire.wire.ops import Op, WatchKind
+    from zkwire.wire.ops import Op
 
     T = TypeVar("T")
     T_co = TypeVar("T_co", covariant=True)
@@ -62,9 +63,9 @@ if TYPE_CHECKING:
             raise NotImplementedError
 
         def add_done_callback(self, function: Callable[[Reply[T_co]], object]) -> None:
-            """Call ``function`` with this reply once it is ready, where callbacks are called.
+            """Call ``function`` with this reply once it is ready.
 
-            That is the callback thread, or the event loop; see :class:`zkwire.Client`.
+            The callback thread or the event loop calls it; see :class:`zkwire.Client`.
             """
             raise NotImplementedError
 
@@ -222,34 +223,32 @@ class Requests(Bound):
         body = op.request.pack(*(full,) + fields)  # type: ignore[union-attr]  # noqa: RUF005
         if watch is not None:
             assert op.watch is not None
-            return self._send_watching(op, path, body, finish, watch, full, op.watch, own_czxid)
+            return self._send(op, path, body, finish, watch, full, op.watch, own_czxid)
         if len(body) + HEADER_BYTES > self._send_limit:
             raise too_large(op, path, len(body) + HEADER_BYTES, self._send_limit)
         return self._submit(self._kind(op, path, body, finish))
 
     def _send(
-        self, op: Op, path: str | None, body: bytes, finish: Callable[[Any], Any] | None = None
-    ) -> Any:
-        """Submit an encoded request if it is not too large."""
-        if len(body) + HEADER_BYTES > self._send_limit:
-            raise too_large(op, path, len(body) + HEADER_BYTES, self._send_limit)
-        return self._submit(self._kind(op, path, body, finish))
-
-    def _send_watching(
         self,
         op: Op,
-        path: str,
+        path: str | None,
         body: bytes,
-        finish: Callable[[Any], Any] | None,
-        watch: AnyWatch,
-        full: str,
-        kind: WatchKind,
+        finish: Callable[[Any], Any] | None = None,
+        watch: AnyWatch | None = None,
+        full: str = "",
+        kind: WatchKind = WatchKind.DATA,
         own_czxid: int | None = None,
     ) -> Any:
-        """Submit an encoded request that sets a watch on the server's path ``full``."""
-        size = len(body) + HEADER_BYTES + _SET_AGAIN_BYTES
+        """Submit an encoded request if it is not too large.
+
+        A ``watch`` is set by it: of this ``kind``, on the server's path ``full``.
+        """
+        again = watch is not None
+        size = len(body) + HEADER_BYTES + _SET_AGAIN_BYTES * again
         if size > self._send_limit:
-            raise too_large(op, path, size, self._send_limit, again=True)
+            raise too_large(op, path, size, self._send_limit, again=again)
+        if watch is None:
+            return self._submit(self._kind(op, path, body, finish))
         target = as_watch(watch)
         self._own(target)
         return self._submit(self._kind(op, path, body, finish, target, full, kind, own_czxid))
@@ -311,8 +310,8 @@ class Nodes(Requests):
     ) -> Reply[str]:
         """Create a node; returns its path.
 
-        ``data``: None writes null, which most programs cannot tell from b"" (see ``is_null`` of
-        what :meth:`get_data` returns).  ``acl``: the access list, None for the client's
+        ``data``: None writes null, which most programs cannot distinguish from b"" (see ``is_null``
+        of the result of :meth:`get_data`).  ``acl``: the access list, None for the client's
         ``default_acl``.  ``ephemeral``: the server deletes the node when the session ends.
         ``sequential``: the server appends ten digits to ``path``, which count up for this parent,
         to 2147483647 (a parent that is created again starts at 0); the path that is returned has
@@ -328,11 +327,11 @@ class Nodes(Requests):
         Lost connection (OutcomeUnknownError): the node may exist.  Without ``sequential``, create
         it again; NodeExistsError then means that the first attempt or another client created it,
         and ``ephemeral_owner`` or a unique id in the data tells which.  With ``sequential``, **do
-        not repeat it blindly**, that could create a second node: put a unique id into the name,
-        ``sync``, list the children and search for the id.
+        not repeat it blindly**, since that could create a second node: put a unique id into the
+        name, ``sync``, list the children and search for the id.
 
-        Time limit or cancellation: once sent, the node is still created; proceed as after a lost
-        connection.
+        Time limit or cancellation: a request that was sent still creates the node; proceed as after
+        a lost connection.
         """
         acl = self._acl if acl is None else check_acl(acl)
         data = None if data is None else check_data(data)
@@ -381,7 +380,7 @@ class Nodes(Requests):
         deleted.  If other clients may create the same path again, read it first and compare
         ``czxid``: the node there may be theirs.
 
-        Time limit or cancellation: once sent, the node is still deleted.
+        Time limit or cancellation: a request that was sent still deletes the node.
         """
         if path == "/" and not self._chroot:
             raise ValueError("the root cannot be deleted")
@@ -398,7 +397,7 @@ class Nodes(Requests):
         that the first attempt or another client has changed the node: read it and compare.  Without
         a version, a repetition overwrites what other clients have written meanwhile.
 
-        Time limit or cancellation: once sent, the data is still replaced.
+        Time limit or cancellation: a request that was sent still replaces the data.
         """
         data = None if data is None else check_data(data)
         return self._call(ops.SET_DATA, path, (data, check_version(version)))
@@ -413,7 +412,7 @@ class Nodes(Requests):
         that the first attempt or another client has changed the list: read it and compare.  Without
         a version, a repetition overwrites what other clients have set meanwhile.
 
-        Time limit or cancellation: once sent, the list is still replaced.
+        Time limit or cancellation: a request that was sent still replaces the list.
         """
         return self._call(ops.SET_ACL, path, (check_acl(acl), check_version(version)))
 
@@ -428,7 +427,7 @@ class Nodes(Requests):
 
         Lost connection: call it again; the lost request has not set the watch.
 
-        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
+        Time limit or cancellation: a request that was sent still sets the watch: close it.
         """
         return self._call(ops.EXISTS, path, (watch is not None,), None, watch)
 
@@ -443,7 +442,7 @@ class Nodes(Requests):
 
         Lost connection: call it again; the lost request has not set the watch.
 
-        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
+        Time limit or cancellation: a request that was sent still sets the watch: close it.
         """
         return self._call(ops.GET_DATA, path, (watch is not None,), _data, watch)
 
@@ -457,7 +456,7 @@ class Nodes(Requests):
 
         Lost connection: call it again; the lost request has not set the watch.
 
-        Time limit or cancellation: once sent, it still sets the watch; close the watch to end it.
+        Time limit or cancellation: a request that was sent still sets the watch: close it.
         """
         return self._call(ops.GET_CHILDREN, path, (watch is not None,), listed, watch)
 
@@ -474,7 +473,7 @@ class Nodes(Requests):
     def get_acl(self, path: str) -> Reply[AclAndStat]:
         """A node's access list, and its stat.
 
-        Hashes of passwords are in it only if the client may change the list.
+        The list contains hashes of passwords only if the client may change it.
 
         Refused with: NoNodeError; NoAuthError.
 

@@ -146,6 +146,10 @@ class CachedNode:
             self._value = self._decode(self.data)
         return self._value
 
+    def _is_of(self, stat: Stat) -> bool:
+        """Whether the stat is of these data.  Where servers have lost theirs, zxids come again."""
+        return (self.stat.mzxid, self.stat.mtime) == (stat.mzxid, stat.mtime)
+
     def with_stat(self, stat: Stat) -> CachedNode:
         """The node with the same data and a newer stat."""
         node = CachedNode(self.path, self.data, stat, self._decode)
@@ -197,7 +201,7 @@ class Tree:
     def put_stat(self, path: str, stat: Stat) -> bool:
         """The node has this stat now; False if its data are other ones then, or unknown."""
         node = self.nodes.get(path)
-        if node is None or node.stat.mzxid != stat.mzxid:
+        if node is None or not node._is_of(stat):
             return False
         if node.stat != stat:
             self.nodes[path] = node.with_stat(stat)
@@ -410,7 +414,8 @@ class Reading:
         if before is not None and path not in self._unchecked:
             return
         self._unchecked.discard(path)
-        differ = stat.num_children if before is None else stat.pzxid != before.stat.pzxid
+        known = None if before is None else (before.stat.pzxid, before.stat.ctime)
+        differ = stat.num_children if known is None else (stat.pzxid, stat.ctime) != known
         if differ and self.recursive and self._scope.lists(path):
             self._mark(path, CHILDREN)
 

@@ -40,14 +40,7 @@ from functools import partial
 from zkwire import errors
 from zkwire.operations.multi import Check, Operation
 from zkwire.recipes._node import RETRYABLE, Attempt, OwnedNode, OwnNodeWatch
-from zkwire.recipes._recipe import (
-    Enterable,
-    HasPath,
-    LockInUseError,
-    Lost,
-    Recipe,
-    exclusive_call,
-)
+from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, Lost, Recipe, exclusive_call
 from zkwire.session.liveness import LAPSED
 from zkwire.session.waitable import ClosedWatchError, check_timeout
 
@@ -103,25 +96,27 @@ class Acquirable(Recipe, Enterable):
         (a machine that slept, a process that was stopped).  A lost connection alone changes
         nothing: the lock is held until the lease ends, and longer if a server answers before.
 
-        If an outsider deletes the node, it is True until the client hears of that: until the event
-        arrives, or, within some milliseconds of the acquisition and before the node is watched, the
-        answer to the request that watches it.  ``release`` asks the server; :meth:`check` does not.
-        See also :mod:`zkwire.session.liveness`.
+        If an outsider deletes the node, this stays True until the client hears of it: until the
+        watch's event arrives.  In the first milliseconds after the acquisition, before the client
+        watches the node, it stays True until the request that sets the watch is answered.
+        ``release`` asks the server; :meth:`check` does not.  See also
+        :mod:`zkwire.session.liveness`.
         """
         raise NotImplementedError
 
     @property
     def lost(self) -> Lost:
-        """The loss of the last acquisition, to wait for or to be called back by.
+        """The loss of the last acquisition: something to wait for, or to be called back by.
 
-        Before the first acquisition it is the loss of that one.  The next acquisition has another
-        object: ask again when the lock is acquired.  A MultiLock is lost as soon as one of its
-        locks is; a ReentrantLock shows the loss of the thread or task that asks.
+        Before the first acquisition, it is the loss that the first acquisition may end with.  Each
+        later acquisition has an object of its own, so read this again after each.  A MultiLock is
+        lost as soon as one of its locks is; a ReentrantLock shows the loss of the thread or task
+        that asks.
 
-        If an outsider deletes the node, this tells of it when ``held`` knows of it; if only
-        ``release`` finds that, only its LockLostError tells.  A lock may be lost although the
-        session lives on, when no answer has come for a session timeout: while a reply takes that
-        long to arrive, the answers to pings can only come after it.
+        If an outsider deletes the node, it fires when ``held`` turns False; if only ``release``
+        notices the deletion, only its LockLostError reports it.  A lock may be lost although its
+        session lives on, if no answer comes for a session timeout: when a long reply takes that
+        time to arrive, the answers to pings come only after it.
         """
         raise NotImplementedError
 
@@ -136,7 +131,7 @@ class Acquirable(Recipe, Enterable):
     def check(self) -> None:
         """Raise LockLostError unless the lock is ``held``; asks no server.
 
-        If an outsider has just deleted the node, it knows as much as ``held``.
+        Of a node that an outsider has just deleted, it knows as much as ``held``.
         """
         if not self.held:
             self._runtime.check()
@@ -147,10 +142,10 @@ class Acquirable(Recipe, Enterable):
             )
 
     async def acquire(self, timeout: float | None = None) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+        """Acquire the lock; True when it is held, False if ``timeout`` seconds pass first.
 
         ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here.  When this returns False, raises, or is
+        connection.  A lost connection is not an error here.  When this returns False, raises, or is
         cancelled or interrupted, nothing is held, no node stays behind, and the caller may try
         again at once; :meth:`zkwire.Lock.acquire` says more.
         """
@@ -164,23 +159,24 @@ class Acquirable(Recipe, Enterable):
     async def try_acquire(self) -> bool:
         """Acquire the lock if it is free; False, without waiting, if another contender has it.
 
-        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError when no server
-        could tell within the client's ``operation_timeout``, without one within a session timeout.
-        NodeExistsError names a node in the way that is not ephemeral, and is no contender's.  After
-        a lost connection, a cancellation or an interrupt it does what :meth:`acquire` does.
+        A MultiLock acquires all of its locks, or none.  Raises OperationTimeoutError if no server
+        answers within the client's ``operation_timeout`` (a session timeout if it has none).
+        NodeExistsError names a node in the way that is not ephemeral, and so is no contender's.  A
+        lost connection, a cancellation and an interrupt do what they do in :meth:`acquire`.
         """
         return await self._acquire_by(self._runtime.now() + self._one_try(), False)
 
     async def release(self, timeout: float | None = None) -> None:
         """Release the lock, within ``timeout`` seconds; a MultiLock releases all in that time.
 
-        None: the client's ``operation_timeout``, without one two session timeouts.  ``held`` is
-        False before the request is sent.  What the caller knows afterwards:
+        None: the client's ``operation_timeout``, or two session timeouts if it has none.  ``held``
+        is False before the request is sent.  What the caller knows afterwards:
 
-        * It returns: the lock is free.  A lost connection is no error: if it broke in this moment,
-          the node is deleted on the next one, or goes with the session.
+        * It returns: the lock is free.  A lost connection is not an error: if it breaks at this
+          moment, the client deletes the node on the next one, or the node goes with the session.
         * LockLostError: the lock had been lost before, and what was done under it may not have been
-          exclusive.  (One lock of a MultiLock had been; the others are released all the same.)
+          exclusive.  (Of a MultiLock, one lock had been lost; the others are released all the
+          same.)
         * OperationTimeoutError, with ``maybe_applied``: in doubt, since no server has confirmed it
           in time.  There is nothing to do: the client goes on deleting in the background.
 
@@ -188,8 +184,8 @@ class Acquirable(Recipe, Enterable):
         background.  The same is true after any other error, such as RecursionError, that comes when
         the release has begun; if an error comes before that, ``held`` stays as it was.
 
-        RuntimeError if the lock was never acquired, or has been released already.  If a loss shows
-        only here, ``lost`` does not tell of it: for ``lost`` the lock has been released.
+        RuntimeError if the lock was never acquired, or has been released already.  If only this
+        call notices a loss, ``lost`` does not fire: it counts the lock as released.
         """
         self._runtime.check()
         await self._release_by(self._runtime.deadline(timeout))
@@ -450,7 +446,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         A check of the lock's own node goes with them, so a holder that has lost the lock without
         knowing cannot write.  Returns the operations' results.  Raises LockLostError if the lock is
         lost (nothing was done), else what ``client.multi`` raises, and OperationTimeoutError after
-        the ``operation_timeout``, without one two session timeouts.
+        the ``operation_timeout`` (two session timeouts if the client has none).
 
         A lost connection, a cancellation and an interrupt have the effect that they have on
         ``client.multi``: NotSentError says that nothing was done, OutcomeUnknownError that either
@@ -504,13 +500,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
     # --- to acquire -------------------------------------------------------------------------------
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
-        try:
-            return await exclusive_call(
-                self, partial(self._acquire, deadline, wait and self._waits)
-            )
-        except BaseException:
-            self._set_inactive()
-            raise
+        return await exclusive_call(self, partial(self._acquire, deadline, wait and self._waits))
 
     def _refuse_two(self) -> None:
         self._runtime.check()
@@ -529,7 +519,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             self._clean_up_pending()
             if self._granted is not None:  # a loss that no release has followed
                 self._clean_up_after(self._granted)
-                self._granted = None
             if self._lost.ready:
                 self._lost = Lost(runtime)
             if not runtime.usable:
@@ -541,7 +530,6 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
                 self._grant(attempt)
             else:
                 self._pending_cleanup = None
-                runtime.active_locks.discard(self)
             return won
         except BaseException as error:  # and not else: another thread may be releasing it already
             if self._granted is not None:

@@ -140,13 +140,12 @@ class OwnNodeWatch(Watch):
         """From here on it is not to be asked for."""
         self._closed = True
 
-    def _deliver(self, event: Event, spent: bool = True) -> None:
+    def _deliver(self, event: Event) -> None:
         """Lose the lock: whatever has happened to the children, the node is not this lock's.
 
         An ephemeral node has none.  After a reconnection NODE_CHILDREN_CHANGED means that the node
         has been deleted and made anew by another contender.
         """
-        self._disarm()
         self.refused = event.type is EventType.CHILD_WATCH_REMOVED
         self.gone = True  # first: a caller that becomes a holder meanwhile says so, and then looks
         if self.lost is not None:
@@ -277,38 +276,36 @@ class OwnedNode:
         self._pending_cleanup = None
 
     async def _clean_up(self, operations: Operations, attempt: Attempt) -> None:
-        try:
-            await self._delete_until_gone(operations, attempt)
-        finally:
-            self._runtime.pending_cleanups.discard(attempt.id)
-
-    async def _delete_until_gone(self, operations: Operations, attempt: Attempt) -> None:
+        """Delete what the attempt has left, until it is gone or the session is over."""
         runtime = self._runtime
         problem = Problem(None, runtime.dispatch)
-        while True:
-            try:
-                await unwrap_multi_error(self._leave, operations, attempt)
-                return
-            except (errors.ConnectionLossError, errors.BadVersionError):
-                pass  # on the next connection, for which each try waits; or after another look
-            except errors.NotReadOnlyError:
-                await runtime.another_state()
-            except errors.BUSY:
-                pass  # a server that takes its time to refuse is asked again at once
-            except errors.NoNodeError:
-                return
-            except errors.ServerError as refusal:
-                runtime.pending_cleanups.discard(attempt.id)  # contenders need not wait for it
-                what = (
-                    f"{self._path}: a node stays until this session ends, or until a server no "
-                    "longer refuses to delete it, which is tried again"
-                )
-                pause = problem.stands(what, refusal, runtime.warn)
-                # The next try raises what has ended the session.
-                with suppress(errors.ZooKeeperError):
-                    await runtime.pause(pause * runtime.jitter())
-            except errors.ZooKeeperError:
-                return  # the session is over, and the node with it
+        try:
+            while True:
+                try:
+                    await unwrap_multi_error(self._leave, operations, attempt)
+                    return
+                except (errors.ConnectionLossError, errors.BadVersionError):
+                    pass  # on the next connection, for which each try waits; or after another look
+                except errors.NotReadOnlyError:
+                    await runtime.another_state()
+                except errors.BUSY:
+                    pass  # a server that takes its time to refuse is asked again at once
+                except errors.NoNodeError:
+                    return
+                except errors.ServerError as refusal:
+                    runtime.pending_cleanups.discard(attempt.id)  # contenders need not wait for it
+                    what = (
+                        f"{self._path}: a node stays until this session ends, or until a server "
+                        "no longer refuses to delete it, which is tried again"
+                    )
+                    pause = problem.stands(what, refusal, runtime.warn)
+                    # The next try raises what has ended the session.
+                    with suppress(errors.ZooKeeperError):
+                        await runtime.pause(pause * runtime.jitter())
+                except errors.ZooKeeperError:
+                    return  # the session is over, and the node with it
+        finally:
+            runtime.pending_cleanups.discard(attempt.id)
 
 
 KEPT = 64
@@ -460,16 +457,10 @@ def _meaning(refusal: errors.MultiError, count: int, token: Token) -> errors.Zoo
 class TemporaryTokens(TokenPool):
     """Tokens in a folder of their own, deleted some milliseconds after the last call.
 
-    The folder goes with its last token; ``kept``, which is above it, stays.  No change depends on
+    The folder goes with its last token; ``_kept``, which is above it, stays.  No change depends on
     what an earlier change has left.  So a token that an outsider has deleted is made anew, and a
     token that an outsider has written into is used as it is.
     """
-
-    def __init__(
-        self, runtime: Runtime, folder: str, kept: str, acl: Sequence[ACL] | None = None
-    ) -> None:
-        super().__init__(runtime, folder, acl=acl)
-        self._kept = kept
 
     async def execute(
         self, token: Token, operations: list[Operation], deadline: float | None

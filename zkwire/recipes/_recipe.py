@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 class LockInUseError(RuntimeError):
-    """A lock object that cannot be acquired as it is: it is held, or in use by another caller.
+    """This lock object cannot be acquired now: it is held, or another caller is using it.
 
-    It may be acquired, or being acquired or released, by another thread or task, or by this one: no
-    lock but a ReentrantLock is re-entrant.  Nothing was done, and what the object holds stays as it
-    is.  Make a lock object for each thread or task.
+    Another thread or task, or this one, holds the lock or is acquiring or releasing it; only a
+    ReentrantLock is re-entrant.  Nothing was done, and what the object holds stays as it is.  Make
+    a lock object for each thread or task.
     """
 
 
@@ -71,18 +71,22 @@ async def exclusive_call(taker: Any, attempt: Callable[[], Coroutine[Any, Any, T
     """The result of ``attempt()``, unless ``taker`` refuses it; ``taker`` is busy meanwhile.
 
     ``taker`` has a ``_runtime``.  Its ``_refuse_two``, called under the mutex, raises if another
-    attempt is being made.
+    attempt is being made.  Its ``_set_inactive`` is called after an attempt without success, and
+    leaves to the client what that could not clean up.
     """
-    mine = False
+    mine, won = False, None
     try:
         with taker._runtime.mutex:
             taker._refuse_two()
             taker._busy = mine = True
-        return await attempt()
+        won = await attempt()
+        return won
     finally:
         if mine:
             taker._waiting = None  # else a lock of one task would keep that task alive
             taker._busy = False  # interrupt-safe: last, a lock may be held
+            if not won:
+                taker._set_inactive()
 
 
 class Enterable:
@@ -137,15 +141,11 @@ def public(kind: Class, shown: str = "") -> Class:
 
     ``shown`` is what messages call it, where that is not its name.
     """
-    for name in dir(kind):
-        method = None if name.startswith("_") else _defined(kind, name)
+    for name in [name for name in dir(kind) if not name.startswith("_")]:
+        method = next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
         if type(method) is FunctionType:
             setattr(kind, name, renamed(method, f"{shown or kind.__qualname__}.{name}"))
     return kind
-
-
-def _defined(kind: type, name: str) -> Any:
-    return next(base.__dict__[name] for base in kind.__mro__ if name in base.__dict__)
 
 
 def renamed(method: FunctionType, name: str) -> FunctionType:
@@ -309,11 +309,11 @@ class Lost(Waitable):
         return self._over
 
     def is_set(self) -> bool:
-        """Whether the lock has been lost, as far as has been noticed; ``lock.held`` is stricter."""
+        """Whether the client has noticed that the lock is lost; ``lock.held`` is stricter."""
         return self.reason is not None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the lock is lost or released, at most ``timeout`` seconds; is it lost?"""
+        """Wait until the lock is lost or released, at most ``timeout`` seconds; True if lost."""
         self._runtime.wait(self, check_timeout("timeout", timeout))
         return self.is_set()
 

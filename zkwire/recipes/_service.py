@@ -228,7 +228,7 @@ class Background(Runtime):
         """The reply's result."""
         return await reply
 
-    async def event(self, watch: Watch, deadline: float | None) -> Event | None:
+    async def event(self, watch: Watch, deadline: float | None) -> Event:
         """The watch's next event."""
         while (event := watch.take()) is None:
             await Awaited(watch)

@@ -36,7 +36,7 @@ from zkwire.recipes._node import Attempt, OwnedNode, encoded
 from zkwire.recipes._recipe import Enterable, HasPath, LockInUseError, exclusive_call
 from zkwire.recipes.runtime import CHANGED, runtime_of, unwrap_multi_error
 from zkwire.session.waitable import Watch
-from zkwire.wire.model import Event, EventType
+from zkwire.wire.model import EventType
 from zkwire.wire.paths import check_below_root
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class AsyncBarrier(HasPath):
-    """A barrier: while it is closed, all callers of ``wait`` have to wait.
+    """A barrier: while it is closed, all callers of ``wait`` wait.
 
         barrier = AsyncBarrier(client, "/maintenance")
         await barrier.close()       # from here on the others wait
@@ -77,10 +77,10 @@ class AsyncBarrier(HasPath):
     async def close(self, timeout: float | None = None) -> None:
         """Close the barrier; nothing happens if it is closed.
 
-        A lost connection is no error: the request is repeated until a server has answered.  If the
-        lost request was executed, and another client has opened the barrier since, the repetition
-        closes it again.  OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``: call it again, or ``open``.
+        A lost connection is not an error: the request is repeated until a server has answered.  If
+        the lost request was executed, and another client has opened the barrier since, the
+        repetition closes it again.  OperationTimeoutError after ``timeout`` seconds (None: the
+        ``operation_timeout``): call it again, or ``open``.
         """
         await self._runtime.ensure_path(self._path, self._acl, self._runtime.deadline(timeout))
 
@@ -93,11 +93,11 @@ class AsyncBarrier(HasPath):
         await self._runtime.ensure_gone(self._runtime.deadline(timeout), self._path)
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the barrier is open; True then, False after ``timeout`` seconds without.
+        """Wait until the barrier is open; True then, False if ``timeout`` seconds pass first.
 
         Without a limit it waits as long as it takes.  With 0 it looks once, and a server has the
-        ``operation_timeout`` to answer; without one, two session timeouts.  A lost connection is no
-        error, and no watch is left.
+        ``operation_timeout`` to answer, or two session timeouts if the client has none.  A lost
+        connection is not an error, and no watch is left.
         """
         deadline = None if timeout is None else self._runtime.deadline(timeout)
         answer = self._runtime.in_time(None) if timeout == 0 else deadline
@@ -111,8 +111,7 @@ class AsyncBarrier(HasPath):
                     await self._runtime.answers(
                         answer, lambda: (sync(path), read(path, watch=watch))
                     )
-                    if await self._runtime.event(watch, deadline) is None:
-                        return False
+                    await self._runtime.event(watch, deadline)
             except errors.NoNodeError:
                 return True
             except errors.OperationTimeoutError:
@@ -143,7 +142,8 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
     waiting for the others.  An object is one member: each task needs its own.  A member may enter
     again when it has left.
 
-    ``text`` stands in the member's node.  Raises ValueError for a bad path or a count below 1.
+    ``text`` is written into the member's node.  Raises ValueError for a bad path or a count below
+    1.
     """
 
     def __init__(
@@ -239,13 +239,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         with suppress(errors.NoNodeError), closing(Watch()) as watch:
             read, path = self._runtime.operations.get_data, f"{self._path}/{name}"
             await self._runtime.retry(deadline, read, path, watch=watch)
-            await self._event(watch, deadline)
-
-    async def _event(self, watch: Watch, deadline: float | None) -> Event:
-        event = await self._runtime.event(watch, deadline)
-        if event is None:
-            raise errors.OperationTimeoutError("the other members were not there in time")
-        return event
+            await self._runtime.event(watch, deadline)
 
     async def _leave(self, operations: Operations, attempt: Attempt) -> None:
         with suppress(errors.NoNodeError):
@@ -258,7 +252,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
     async def enter(self, timeout: float | None = None) -> bool:
         """Enter together with ``count`` members; False if there was no round within ``timeout``.
 
-        Without a limit it waits as long as it takes.  A lost connection is no error.  When this
+        Without a limit it waits as long as it takes.  A lost connection is not an error.  When this
         returns False, raises, is cancelled or interrupted, this object is no member, and its node
         is being deleted.  If a round began at this very moment, the others see a member that has
         left.
@@ -278,7 +272,9 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         """
         if self._granted is None:
             raise RuntimeError("this member is not inside: enter first")
-        return await self._in_time(self._exit, timeout)
+        all_left = await self._in_time(self._exit, timeout)
+        self._set_inactive()
+        return all_left
 
     if TYPE_CHECKING:
 
@@ -307,10 +303,7 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
             finally:
                 self._clean_up_pending()
 
-        try:
-            return await exclusive_call(self, attempt)
-        finally:
-            self._set_inactive()
+        return await exclusive_call(self, attempt)
 
     def _refuse_two(self) -> None:
         self._runtime.check()
@@ -328,7 +321,8 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
                 if begun and not seen.round:
                     self._round = ANY  # kazoo's first member to leave deletes what says which
                 elif await self._waits(attempt, seen, deadline, watch):
-                    begun = (await self._event(watch, deadline)).type is EventType.NODE_CREATED
+                    event = await self._runtime.event(watch, deadline)
+                    begun = event.type is EventType.NODE_CREATED
         self._granted = attempt
         self._pending_cleanup = None
 

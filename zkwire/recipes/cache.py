@@ -81,7 +81,7 @@ def between(path: str, before: CachedNode | None, now: CachedNode | None) -> Cac
     """What has become of the node that was ``before``; None if nothing."""
     if now is None:
         return None if before is None else CacheEvent("removed", path, before)
-    if before is not None and before.stat.mzxid == now.stat.mzxid:
+    if before is not None and before._is_of(now.stat):
         return None
     return CacheEvent("added" if before is None else "changed", path, now)
 
@@ -160,8 +160,8 @@ class AsyncCacheEvents(Bound):
     async def next(self, timeout: float | None = None) -> CacheEvent | None:
         """The next event; None if ``timeout`` seconds pass without one.
 
-        A lost connection is no error.  Raises what ended the client, the supervisor or the cache;
-        NoAuthError if the cache's own node may not be read, and a later call may succeed;
+        A lost connection is not an error.  Raises what ended the client, the supervisor or the
+        cache; NoAuthError if the cache's own node may not be read, and a later call may succeed;
         ClientClosedError after ``close``.
         """
         if self._cache._sessions.forked:
@@ -196,18 +196,18 @@ class AsyncCache(HasPath, _service.Service):
                 print(event.kind, event.path, event.data)
 
     It starts at once, reads in the background, and is kept up to date by watches: a lost connection
-    is no error, and with a supervisor neither is the end of a session.  It shows what its server
-    has told, a moment later than the ensemble.  A node's ``data`` and ``stat`` are of one moment;
-    two nodes may be of different moments.
+    is not an error, and with a supervisor neither is the end of a session.  It shows what its
+    server has told, a moment later than the ensemble.  A node's ``data`` and ``stat`` are of one
+    moment; two nodes may be of different moments.
 
-    ``skip(path)`` leaves out a node below ``path`` and all below it where it returns true.  It is
-    called by the thread that does I/O: it must be quick and ask no client.  ``max_bytes`` is a
-    limit to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes
-    ``value`` of a node's data, when that is asked for.  ``on_event`` is called with each
-    :class:`CacheEvent`, one call at a time, in the callback thread (under asyncio in the loop; it
-    may be a coroutine function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
+    Where ``skip(path)`` returns true, the cache leaves out that node and all nodes below it.  The
+    thread that does I/O calls it, so it must be quick and use no client.  ``max_bytes`` is a limit
+    to the bytes of all paths and data: CacheFullError ends the cache.  ``decode`` makes ``value``
+    of a node's data, when that is asked for.  ``on_event`` is called with each :class:`CacheEvent`,
+    one call at a time, in the callback thread (under asyncio in the loop; it may be a coroutine
+    function).  ``on_problem``, ``problem``: see docs/supervisor.md#refusals.
 
-    A node that the client may not read is left out.  If only its access list changes, that is no
+    A node that the client may not read is left out.  A new access list alone does not count as a
     change.  The number of children in a stat is right if the children belong to the cache.
 
     While the cache is not ``fresh``, a look (``get``, ``children``, ``in``, ``len``, the paths)

@@ -12,6 +12,10 @@ changes the number, it takes one request.  If others do, a change that has lost 
 times joins the queue of a fair lock on the same path; and as long as there is a queue, the next
 change of this object begins in it.  The lock is only for order: the version decides.  Without the
 queue, fifty writers make a tenth of the changes.
+
+A turn costs about six requests, and the change in it costs one.  So if the calls of an object
+follow one another at once, it keeps its turn for ``SLICE`` seconds, and the next one in the queue
+waits for that long.  If the next call does not come at once, the turn ends with the call.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from zkwire.jute.records import ACL
-    from zkwire.recipes.runtime import AsyncClientLike, Runtime
+    from zkwire.recipes.runtime import AsyncClientLike
 
 
 _WIDTHS = {"text": 0, "int32": 4, "int64": 8}
@@ -52,16 +56,14 @@ class NumberFormat:
 
     def decode(self, data: bytes) -> int:
         """The number; ValueError if it is none of this format."""
-        try:
-            if not data:
-                return 0
-            # Not all that int() takes, such as b"5_0" and b" 5": no counter writes that.
-            if not self._width and data.removeprefix(b"-").isdigit():
+        if not data:
+            return 0
+        if self._width and len(data) == self._width:
+            return int.from_bytes(data, "big", signed=True)
+        # Not all that int() takes, such as b"5_0" and b" 5": no counter writes that.
+        if not self._width and data.removeprefix(b"-").isdigit():
+            with suppress(ValueError):  # more digits than Python converts
                 return int(data)
-            if self._width and len(data) == self._width:
-                return int.from_bytes(data, "big", signed=True)
-        except ValueError:
-            pass
         raise ValueError(f"no number of the format {self._name}: {data[:_SHOWN_BYTES]!r}")
 
     def encode(self, value: int) -> bytes:
@@ -83,57 +85,6 @@ def check_number(value: int) -> None:
 PATIENCE = 3.0  # seconds to wait for a turn: the one that has it may be cut off
 SLICE = 0.03
 AT_ONCE = 0.002  # seconds between two calls
-
-
-class ContentionQueue:
-    """The queue of one object, which threads may share; ``crowded``: others have waited, too.
-
-    A turn costs about six requests, and the change in it costs one.  So if the calls of an object
-    follow one another at once, it keeps its turn for ``SLICE`` seconds, and the next one in the
-    queue waits for that long.  If the next call does not come at once, the turn ends with the call.
-    """
-
-    def __init__(self, runtime: Runtime, path: str, acl: Sequence[ACL] | None) -> None:
-        self._runtime = runtime
-        self._path = path
-        self._acl = acl
-        self.crowded: bool = False
-        self._idle: list[OrderQueue] = []  # that no call uses; the last one may have its turn
-        self._until = 0.0  # the end of the slice
-        self._ended = -AT_ONCE
-
-    def begin(self) -> OrderQueue:
-        """The turn of a call: a turn that was kept, or one that is still to come."""
-        with suppress(IndexError):  # of threads each gets another
-            return self._idle.pop()
-        turn = OrderQueue(self._runtime, self._path, acl=self._acl)
-        turn._kept = self._path  # the node itself is to stay when the queue is gone
-        return turn
-
-    async def come(self, turn: OrderQueue, deadline: float) -> None:
-        """Wait for the turn; without it go on after ``PATIENCE`` seconds."""
-        with suppress(errors.OperationTimeoutError):
-            await turn._acquire_by(min(deadline, self._runtime.now() + PATIENCE), True)
-        self.crowded = turn._seen_taken
-        self._until = self._runtime.now() + SLICE
-
-    def end(self, turn: OrderQueue, begun: float) -> None:
-        """The call is over."""
-        now, steady = self._runtime.now(), begun - self._ended < AT_ONCE
-        self._ended = now
-        self._idle.append(turn)
-        if turn._owned and steady and now < self._until:
-            self._runtime.defer(partial(self._release, turn))
-        else:
-            self._release(turn)
-
-    def _release(self, turn: OrderQueue) -> None:
-        with suppress(ValueError):  # another call has it
-            self._idle.remove(turn)
-            turn._release_in_background()
-            self._idle.append(turn)
-
-
 TRIES = 2
 LAST_VERSION = 2**31 - 1
 
@@ -144,9 +95,9 @@ class AsyncCounter(HasPath):
         counter = AsyncCounter(client, "/orders/count")
         number = await counter.add(1)
 
-    ``add`` returns the new number, and has added exactly once, however often the connection was
-    lost meanwhile.  Tasks may share a counter.  The node is made by the first change; where there
-    is none the number is 0.  Below it stands an ephemeral node for each client that has changed it.
+    ``add`` returns the new number, and has added exactly once, however often the connection is
+    lost.  Tasks may share a counter.  The node is made by the first change; where there is none,
+    the number is 0.  Below it there is an ephemeral node for each client that has changed it.
 
     ``format``: ``"text"`` is decimal digits, of any length, as kazoo's Counter writes them;
     ``"int32"`` and ``"int64"`` are those of Curator's SharedCount and DistributedAtomicLong.
@@ -163,12 +114,14 @@ class AsyncCounter(HasPath):
         acl: Sequence[ACL] | None = None,
     ) -> None:
         self._tokens = TokenPool(client, path, acl=acl)
-        self._runtime = runtime = self._tokens._runtime
-        self._path = path = self._tokens._path
+        self._runtime, self._path = self._tokens._runtime, self._tokens._path
         self._acl = self._tokens._acl
         self._format = NumberFormat(format)
-        self._contention = ContentionQueue(runtime, path, self._acl)
         self._version: int | None = None
+        self._crowded = False  # others have waited for a turn, too
+        self._turns: list[OrderQueue] = []  # that no call uses; the last one may have come
+        self._slice_end = 0.0
+        self._ended = -AT_ONCE  # when the last call has
 
     @property
     def version(self) -> int:
@@ -188,8 +141,8 @@ class AsyncCounter(HasPath):
         """The number, as the client's server has it; 0 if there is no node.
 
         Call ``client.sync(path)`` first to get the newest number.  Raises ValueError if the data is
-        no number of this format.  A lost connection is no error.  OperationTimeoutError after
-        ``timeout`` seconds, without one after the ``operation_timeout``.
+        no number of this format.  A lost connection is not an error.  OperationTimeoutError after
+        ``timeout`` seconds (None: the ``operation_timeout``).
         """
         data, _ = await self._read(self._runtime.deadline(timeout))
         return self._format.decode(data)
@@ -197,16 +150,15 @@ class AsyncCounter(HasPath):
     async def add(self, number: int = 1, timeout: float | None = None) -> int:
         """Add ``number``, which may be negative, exactly once; the new number.
 
-        A lost connection is no error: on the next one it is seen whether the change was made.
-        Raises OverflowError if the new number does not fit the format, ValueError if the data is no
-        number of it, SequenceExhaustedError after 2**31 - 1 changes of one node; nothing is changed
-        then.
+        A lost connection is not an error: on the next one the client finds out whether the change
+        was made.  Raises OverflowError if the new number does not fit the format, ValueError if the
+        data is no number of it, SequenceExhaustedError after 2**31 - 1 changes of one node; nothing
+        is changed then.
 
-        OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``.  This error, and an error that ends the session, has
-        ``maybe_applied`` if the change may have been made, or may still be made.  The same is true
-        of a call that was cancelled or interrupted.  Then only the number itself can tell, if the
-        caller knows which numbers are possible.
+        OperationTimeoutError after ``timeout`` seconds (None: the ``operation_timeout``).  This
+        error, and an error that ends the session, has ``maybe_applied`` if the change may have been
+        made, or may still be made.  A call that was cancelled or interrupted leaves the same doubt.
+        Only the number itself can settle it, if the caller knows which numbers are possible.
         """
         check_number(number)
         new = await self._change(lambda value: value + number, timeout)
@@ -233,19 +185,49 @@ class AsyncCounter(HasPath):
     ) -> int | None:
         """Make the number what ``change`` says, and return that; None if it says None."""
         deadline, begun, tries = self._runtime.deadline(timeout), self._runtime.now(), 0
-        queue, fresh = self._contention, False
-        turn = queue.begin()
+        turn, fresh = self._begin_turn(), False
         try:
             while True:
-                if tries >= (0 if queue.crowded else TRIES) and not turn._owned:
-                    await queue.come(turn, deadline)
+                if tries >= (0 if self._crowded else TRIES) and not turn._owned:
+                    await self._await_turn(turn, deadline)
                     fresh = True
                 try:
                     return await self._try(change, deadline, fresh)
                 except (errors.BadVersionError, errors.NodeExistsError):
                     tries += 1  # another client has changed it
         finally:
-            queue.end(turn, begun)
+            self._end_turn(turn, begun)
+
+    def _begin_turn(self) -> OrderQueue:
+        """The turn of a call: a turn that was kept, or one that is still to come."""
+        with suppress(IndexError):  # of threads each gets another
+            return self._turns.pop()
+        turn = OrderQueue(self._runtime, self._path, acl=self._acl)
+        turn._kept = self._path  # the node itself is to stay when the queue is gone
+        return turn
+
+    async def _await_turn(self, turn: OrderQueue, deadline: float) -> None:
+        """Wait for the turn; without it go on after ``PATIENCE`` seconds."""
+        with suppress(errors.OperationTimeoutError):
+            await turn._acquire_by(min(deadline, self._runtime.now() + PATIENCE), True)
+        self._crowded = turn._seen_taken
+        self._slice_end = self._runtime.now() + SLICE
+
+    def _end_turn(self, turn: OrderQueue, begun: float) -> None:
+        """The call is over."""
+        now, steady = self._runtime.now(), begun - self._ended < AT_ONCE
+        self._ended = now
+        self._turns.append(turn)
+        if turn._owned and steady and now < self._slice_end:
+            self._runtime.defer(partial(self._release_turn, turn))
+        else:
+            self._release_turn(turn)
+
+    def _release_turn(self, turn: OrderQueue) -> None:
+        with suppress(ValueError):  # another call has it
+            self._turns.remove(turn)
+            turn._release_in_background()
+            self._turns.append(turn)
 
     async def _try(
         self, change: Callable[[int], int | None], deadline: float, fresh: bool

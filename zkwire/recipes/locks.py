@@ -216,8 +216,8 @@ class SingleNodeLock(AsyncPathLock):
                 if self._adopt(attempt, seen):
                     if await self._outlast(attempt, deadline):
                         return True
-                elif await self._runtime.event(watch, deadline) is None:
-                    raise self._taken_error(deadline)
+                else:
+                    await self._runtime.event(watch, deadline)
 
     async def _free(self, attempt: Attempt, version: int, deadline: float | None) -> None:
         runtime, operations = self._runtime, self._runtime.operations
@@ -247,9 +247,10 @@ class AsyncBlockingLock(SingleNodeLock):
 class AsyncNonBlockingLock(SingleNodeLock):
     """A lock that never waits for its holder: acquire is one try, and False if it is taken.
 
-    One ephemeral node is the lock: it counts as taken if any ephemeral node stands there.  If the
-    node is not ephemeral, it does not go by itself, and NodeExistsError names it.
-    ``acquire(timeout)`` limits the time for the answer; without, it is :meth:`try_acquire`.
+    One ephemeral node is the lock: it counts as taken if any ephemeral node stands there.  A node
+    that is not ephemeral does not go away by itself, so NodeExistsError names it.
+    ``acquire(timeout)`` limits the time for the answer; without a timeout it is
+    :meth:`try_acquire`.
     """
 
     _waits = False
@@ -270,8 +271,8 @@ class AsyncReentrantLock(Queued, Acquirable):
     One object serves any number of tasks: each has its own place in the queue.  The properties
     are those of the running task's lock.
 
-    Only the task that holds it can release it.  When that ends without doing so, the lock is
-    released in its place, as if by a last ``release``, and a warning is logged.  (Under asyncio
+    Only the task that holds it can release it.  When that task ends without a release, zkwire
+    releases the lock in its place, as if by a last ``release``, and logs a warning.  (Under asyncio
     that also happens to a lock acquired in ``asyncio.wait_for`` up to Python 3.11, which runs what
     it waits for in a task of its own: use ``acquire(timeout)``, or ``asyncio.timeout``.)
     """
@@ -409,7 +410,8 @@ class AsyncMultiLock(Acquirable):
             ...
 
     They are acquired in the order of their paths, so two contenders cannot each hold what the other
-    waits for.  ``held`` if all are, ``lost`` as soon as one is; each keeps its own ``fence``.
+    waits for.  The MultiLock is ``held`` while all of them are, and ``lost`` as soon as one is;
+    each keeps its own ``fence``.
     """
 
     def __init__(self, *locks: AsyncPathLock) -> None:
@@ -430,12 +432,7 @@ class AsyncMultiLock(Acquirable):
         self._releasing = False
 
     async def _acquire_by(self, deadline: float | None, wait: bool) -> bool:
-        try:
-            return await exclusive_call(self, partial(self._acquire_or_release, deadline, wait))
-        except BaseException:
-            if self._taken and not self._acquired:
-                self._leave_to_client()
-            raise
+        return await exclusive_call(self, partial(self._acquire_or_release, deadline, wait))
 
     async def _acquire_or_release(self, deadline: float | None, wait: bool) -> bool:
         try:
@@ -501,14 +498,14 @@ class AsyncMultiLock(Acquirable):
             lock._release_in_background()
         self._taken = []
 
-    def _leave_to_client(self) -> None:
-        """Have the client release what is taken, as the caller could not; without a call."""
-        self._acquired = False
-        for lock in self._taken:
-            if lock._granted is not None:
-                lock._pending_cleanup, lock._granted = lock._granted, None
-        self._runtime.unfinished = True
-        self._runtime.wake()
+    def _set_inactive(self) -> None:
+        """At the end of a call: have the client release what this could not."""
+        if self._taken and not self._acquired:
+            for lock in self._taken:
+                if lock._granted is not None:
+                    lock._pending_cleanup, lock._granted = lock._granted, None
+            self._runtime.unfinished = True
+            self._runtime.wake()
 
     def _release_in_background(self) -> None:
         if not (self._busy or self._releasing):
@@ -524,15 +521,7 @@ class AsyncMultiLock(Acquirable):
             return
         if self._releasing or not self._acquired:
             raise RuntimeError("this multi-lock does not hold its locks")
-        self._releasing = True
-        try:
-            await self._release_all(deadline)
-        finally:
-            self._releasing = False
-            if self._taken:
-                self._leave_to_client()
-
-    async def _release_all(self, deadline: float | None) -> None:
+        self._acquired, self._releasing = False, True
         failed: list[errors.ZooKeeperError] = []
         try:
             for lock in reversed(self._parts):
@@ -541,7 +530,11 @@ class AsyncMultiLock(Acquirable):
                 except errors.ZooKeeperError as error:
                     failed.append(error)
         finally:
-            self._release_taken()
+            try:
+                self._release_taken()
+            finally:
+                self._releasing = False
+                self._set_inactive()
         losses = [error for error in failed if isinstance(error, errors.LockLostError)]
         if failed:
             raise (losses or failed)[0]

@@ -117,13 +117,15 @@ class AsyncGroup(HasPath, _service.ObservableService):
         """Be a member from now on, in each session; returns the membership, a PersistentNode.
 
         It waits for the node to be there, at most ``timeout`` seconds, and returns the membership
-        in either case (``present``).  ``name``: without one it is made; a name that a foreign node
-        has is waited for (``conflict``).  ``close`` of the membership, or :meth:`leave`, ends it.
+        in either case (``present`` tells).  ``name``: None makes one; while a foreign node has the
+        name, the membership waits for it (``conflict``).  ``close`` of the membership, or
+        :meth:`leave`, ends it.
 
         ValueError for a name that is empty or has a ``/``.  NodeExistsError if this client has a
-        member of that name already.  Raises what has ended the client, or the supervisor, and what
-        a server refuses the node with; then it is no membership, and nothing of it stays.  What is
-        refused later does not end a membership: its ``problem`` says so, and the group's.
+        member of that name already.  Raises the error that has ended the client or the supervisor,
+        or with which a server refuses the node; there is no membership then, and nothing of it
+        stays.  A later refusal does not end a membership: its ``problem`` and the group's report
+        it.
         """
         self._check()
         if name is None:
@@ -156,10 +158,10 @@ class AsyncGroup(HasPath, _service.ObservableService):
             await keeper.close(limit)
 
     async def members(self, timeout: float | None = None) -> list[Member]:
-        """The members as the server has them, at this call or later, the longest-standing first.
+        """The members as the server has them, at this call or later; the oldest member first.
 
         Only what has changed since the last call is read again: from this call until :meth:`close`
-        the group is watched.  A lost connection is no error.  OperationTimeoutError after
+        the group is watched.  A lost connection is not an error.  OperationTimeoutError after
         ``timeout`` seconds.  Raises what has ended the client, or the supervisor; NoAuthError if
         the group may not be read, and a later call may succeed.  A member that may not be read is
         left out, with a warning in the log.
@@ -174,7 +176,7 @@ class AsyncGroup(HasPath, _service.ObservableService):
         return list(answer[0])
 
     def changes(self) -> AsyncGenerator[list[Member], None]:
-        """The list of members, forever: as it is now, then whenever it is another.
+        """The list of members as it is now, and then each newer list, forever.
 
         A slow reader gets the newest list when it asks, and not the lists before it.  A change of a
         member's data counts as a change.  It ends after :meth:`close`; errors as of

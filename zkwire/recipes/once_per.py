@@ -1,4 +1,4 @@
-"""What one client of all does once in a while: "at most once per hour over all machines".
+"""Work that one of all clients does in each period: "at most once per hour over all machines".
 
 The mtime of a persistent node says when it was claimed last, and its data says by which attempt.
 All times are the servers' time.  To learn it, a client creates, writes and deletes a node in one
@@ -42,7 +42,7 @@ class AsyncOncePer(HasPath, OwnedNode):
     Each machine may ask as often as it likes.  The period is counted on the servers' clock, from
     one claim to the next, even if the client that has claimed ends; ``give_back`` lets another
     machine claim at once.  ``period`` is in seconds, or a timedelta; all machines should name the
-    same period.  ``text`` stands in the node, after the claim's id.
+    same period.  ``text`` is written into the node, after the claim's id.
 
     Raises ValueError or TypeError for bad arguments.
     """
@@ -59,14 +59,13 @@ class AsyncOncePer(HasPath, OwnedNode):
         super().__init__(client, path, acl=acl)
         self._period = milliseconds(period)
         self._text = encoded(text)
-        self._won: Attempt | None = None
 
     async def claim(self, timeout: float | None = None) -> bool:
         """Whether it is this caller's turn: True once in each period, for only one caller.
 
-        A lost connection is no error: on the next one it is seen whether the claim was made.
-        OperationTimeoutError after ``timeout`` seconds, without one after the
-        ``operation_timeout``.  When this raises, is cancelled or interrupted, nothing is claimed:
+        A lost connection is not an error: on the next one the client finds out whether the claim
+        was made.  OperationTimeoutError after ``timeout`` seconds (None: the
+        ``operation_timeout``).  When this raises, is cancelled or interrupted, nothing is claimed:
         if the claim may have been made, it is given back in the background.  The end of the session
         is the one exception: with ``maybe_applied``, the period may be claimed although its work is
         not done.
@@ -93,7 +92,8 @@ class AsyncOncePer(HasPath, OwnedNode):
                 error.maybe_applied = over and attempt.entered
             self._clean_up_after(attempt)
             raise
-        self._won = attempt if won else self._won
+        if won:
+            self._granted = attempt
         return won
 
     async def give_back(self, timeout: float | None = None) -> None:
@@ -104,7 +104,7 @@ class AsyncOncePer(HasPath, OwnedNode):
         background.
         """
         deadline = self._runtime.deadline(timeout)
-        attempt, self._won = self._won, None
+        attempt, self._granted = self._granted, None
         if attempt is None:
             raise RuntimeError("nothing was claimed by this object")
         try:

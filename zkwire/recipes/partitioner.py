@@ -115,17 +115,14 @@ def _shown(names: list[str]) -> str:
 
 
 class ItemLock(AsyncSequentialLock):
-    """The lock of one item.  ``waits``: another member was seen to hold it."""
+    """The lock of one item; ``tell`` is called when another member is seen to hold it."""
 
-    waits: bool = False
     tell: Callable[[], object]
 
     async def _look_again(
         self, attempt: Attempt, names: list[str], ahead: list[Place], deadline: float | None
     ) -> list[str]:
-        if not self.waits:
-            self.waits = True
-            self.tell()
+        self.tell()
         return await super()._look_again(attempt, names, ahead, deadline)
 
 
@@ -150,7 +147,6 @@ class ItemOwnership(_service.Service):
         self._begin()
 
     async def _serve(self, runtime: Background) -> None:
-        self.lock.waits = False
         try:
             await self.lock.acquire()
             self._in_line()
@@ -183,7 +179,7 @@ class ItemOwnership(_service.Service):
 
         Another member has to let it go first, or the server refuses it.
         """
-        return self.lock.waits or self.lock._owned or self._problem is not None
+        return self.lock._seen_taken or self.lock._owned or self._problem is not None
 
 
 class MemberKeeper(AsyncPersistentNode):
@@ -305,11 +301,12 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
     until the loop asks for the next share: that confirms that work on it has stopped.
 
     ``client``: a client, or a supervisor, with which it goes on in the next session.  When the
-    session is lost all items are (``share.lost``, ``share.check``), and ``share.wait`` returns.
-    ``items``: names without a slash, the same for all members.  ``name``: this member's (None: one
-    is made); while another session has a member of that name, this one waits.  ``acl``: for the
-    nodes that it makes (None: the client's ``default_acl``).  ``on_problem``, ``problem``: see
-    docs/supervisor.md#refusals; an item whose lock is refused is in no share, the others are.
+    session is lost, all items are lost (``share.lost``, ``share.check``), and ``share.wait``
+    returns.  ``items``: names without a slash, the same for all members.  ``name``: this member's
+    (None: one is made); while another session has a member of that name, this one waits.
+    ``acl``: for the nodes that it makes (None: the client's ``default_acl``).  ``on_problem``,
+    ``problem``: see docs/supervisor.md#refusals; an item whose lock is refused is in no share, the
+    others are.
 
     Raises ValueError for no items, an item that is there twice, a name that cannot be a node's;
     TypeError for what is no str.
@@ -367,7 +364,7 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
         * ``"allocating"``: it waits for a session, or for items that are to be its own.  (After the
           end of a Client's session none comes: each wait raises that end.)
         * ``"acquired"``: it has all items that are to be its own.
-        * ``"releasing"``: it waits until work is confirmed to have stopped on some that are not.
+        * ``"releasing"``: it waits for the confirmation that work on other items has stopped.
         * ``"failed"``: it has ended with an error, which each wait raises.
         * ``"closed"``: ``close`` was called, or this is a forked child.
         """
@@ -397,17 +394,17 @@ class AsyncPartitioner(HasPath, _service.ObservableService):
     async def next(self, timeout: float | None = None) -> AsyncShare | None:
         """The next share; None if ``timeout`` seconds pass without one.
 
-        It is empty only if all work has to stop, and it is not confirmed yet that it has stopped.
+        It is empty only if all work has to stop, and the program has not yet confirmed that.
 
         Asking for it confirms that work has stopped on every item that was in an earlier share and
         not in the last one, and on those that the last one has named as ``leaving``.  The lock of
         such an item is released then, and not before.  When this returns None, the last share still
         counts, without these items.  With a ``timeout`` of 0 a later call gets the answer.
 
-        A lost connection is no error.  Raises what ended the client, or the supervisor; ValueError
-        if older members share out other items; NoAuthError and what else a server refuses a node
-        with, unless there is a share to return: a later call may have one; ClientClosedError after
-        :meth:`close`; RuntimeError while another reader waits.
+        A lost connection is not an error.  Raises what ended the client, or the supervisor;
+        ValueError if older members share out other items; NoAuthError or another refusal by a
+        server, unless there is a share to return (a later call may have one); ClientClosedError
+        after :meth:`close`; RuntimeError while another reader waits.
         """
         limit = check_timeout("timeout", timeout)
         if self._reading:

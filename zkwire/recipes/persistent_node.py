@@ -71,12 +71,12 @@ class AsyncPersistentNode(HasPath, ObservableService):
             await serve()  # yours to write
 
     It is put back when an outsider has deleted it and, with a supervisor, in each new session;
-    missing nodes above it are made, as nodes that the server removes when they are empty.  Nothing
-    waits for that: ``wait_present`` does.  A foreign node in its place is never overwritten
-    (``conflict``), and replaced when it is gone.  If a process ends without closing its client, the
-    node that it leaves is foreign, too, until that process's session times out.  Data that
-    an outsider writes into it stay until ``set_data``, or until it is put back.  In a forked
-    child there is no node: that is the parent's.
+    missing nodes above it are made, as nodes that the server removes when they are empty.  The
+    constructor does not wait for the node; ``wait_present`` does.  A foreign node in its place is
+    never overwritten (``conflict``), and replaced when it is gone.  If a process ends without
+    closing its client, the node that it leaves is foreign, too, until that process's session times
+    out.  Data that an outsider writes into it stay until ``set_data``, or until it is put back.  A
+    forked child has no node: the node is the parent's.
 
     ``ephemeral=False``: a node that stays when the session ends, but not after ``close``.
     ``acl``: for the node and the missing ones above (None: the client's ``default_acl``).
@@ -179,18 +179,18 @@ class AsyncPersistentNode(HasPath, ObservableService):
     async def wait_present(self, timeout: float | None = None) -> bool:
         """Wait until the node is there; False if ``timeout`` seconds pass without it.
 
-        Then ``conflict`` says whether a foreign node is in its place.  Raises what has ended the
-        client, or the supervisor; NoAuthError and what else a server refuses the node with;
-        NodeExistsError while another object of the same client keeps this path.  After a refusal
-        the node is still tried, and a later call may succeed.
+        Then ``conflict`` says whether a foreign node is in its place.  Raises the error that has
+        ended the client or the supervisor; NoAuthError, or any other refusal of the node by a
+        server; NodeExistsError while another object of the same client keeps this path.  After a
+        refusal the object goes on trying, and a later call may succeed.
         """
         return await self._until(lambda: self._stat is not None, timeout)
 
     async def set_data(self, data: bytes, timeout: float | None = None) -> None:
-        """Change the node's data, for good: returns when that, or later data, is on the server.
+        """Change the node's data for good; returns when this or later data is on the server.
 
         OperationTimeoutError if ``timeout`` seconds pass before that; the data is still written as
-        soon as that is possible.  A lost connection is no error.  Raises what
+        soon as that is possible.  A lost connection is not an error.  Raises what
         :meth:`wait_present` raises, and NoAuthError or QuotaExceededError if a server refuses the
         data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
         more than this client can send.
@@ -213,7 +213,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
             raise wish.error
 
     async def close(self, timeout: float | None = 10.0) -> None:
-        """Delete the node, if it is its own, and keep it no longer.  Idempotent.
+        """Stop keeping the node, and delete it if it is this object's own.  Idempotent.
 
         OperationTimeoutError if that takes longer than ``timeout`` seconds: it goes on in the
         background, and an ephemeral node goes with the session at the latest.  It also goes on
@@ -252,18 +252,15 @@ class AsyncPersistentNode(HasPath, ObservableService):
 
     async def _keep(self, runtime: Any) -> None:
         """Provide the node, and wait until it has to be looked at again."""
-        try:
-            with closing(Watch()) as watch:
-                settled = await self._provide(runtime, watch)
-                if settled:
-                    self._is_right()
-                self._changed()
-                while settled and not (self._leaving or watch.ready):
-                    await runtime.wait_for(watch, self._todo)
-                    if self._stat is not None and self._wishes:
-                        await self._write(runtime.operations, self._stat)
-        except (errors.NoNodeError, errors.BadVersionError):
-            pass
+        with suppress(errors.NoNodeError, errors.BadVersionError), closing(Watch()) as watch:
+            settled = await self._provide(runtime, watch)
+            if settled:
+                self._is_right()
+            self._changed()
+            while settled and not (self._leaving or watch.ready):
+                await runtime.wait_for(watch, self._todo)
+                if self._stat is not None and self._wishes:
+                    await self._write(runtime.operations, self._stat)
 
     async def _provide(self, runtime: Any, watch: Watch) -> bool:
         """Create the node if it is missing; whether one is there, watched and looked at."""

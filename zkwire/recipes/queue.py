@@ -65,7 +65,7 @@ _OTHER_BYTES = 8192
 
 
 class QueueEmptyError(errors.OperationTimeoutError):
-    """There was no item to take until the time limit passed."""
+    """The time limit passed, and there was no item to take."""
 
 
 class QueueFullError(errors.ZooKeeperError):
@@ -79,10 +79,10 @@ class QueueItem(Record):
     returned.  ``deliveries``: how often it has been taken, this time included; 0 from ``get`` and
     ``peek`` if it was never taken.
 
-    ``lost``, if ``take`` has claimed the item: the loss of the claim.  Like the loss of a lock, it
-    can be waited for, or call a function.  It tells that the session is over, or may be; if an
-    outsider deletes the claim, only the end of the ``with`` tells.  A copy of the item in another
-    process has no ``lost``.
+    ``lost`` is the loss of the claim, if ``take`` has claimed the item.  As with the loss of a
+    lock, a program can wait for it or be called back by it.  It fires when the session is over, or
+    may be; if an outsider deletes the claim, only the end of the ``with`` says so.  A copy of the
+    item in another process has no ``lost``.
     """
 
     data: bytes
@@ -184,8 +184,9 @@ class Search:
             while True:
                 with closing(Watch()) as watch:
                     names = await queue._list(deadline, watch)
-                    if names or await queue._runtime.event(watch, deadline) is None:
+                    if names:
                         return names
+                    await queue._runtime.event(watch, deadline)
         except errors.OperationTimeoutError:
             raise self._empty() from None  # it was, when it was seen last
 
@@ -335,7 +336,7 @@ class AsyncQueue(HasPath):
             await work(item.data)  # yours to write
 
     Any number of tasks and processes put and take; one object serves all tasks of a client.
-    A lost connection is no error of any call: on the next connection the client finds out what
+    A lost connection is not an error of any call: on the next connection the client finds out what
     became of a request.  ``get`` removes an item at once, ``take`` when the work on it is done.
 
     ``flat``: the items are children of ``path`` itself, as in kazoo's Queue; otherwise the layout
@@ -367,7 +368,8 @@ class AsyncQueue(HasPath):
         self._taken = f"{side}/taken"
         self._waiting = f"{side}/waiting"
         self._max_items = max_items
-        self._tokens = TemporaryTokens(self._runtime, f"{side}/marks", path, self._acl)
+        self._tokens = TemporaryTokens(self._runtime, f"{side}/marks", acl=self._acl)
+        self._tokens._kept = path
         self._number = 0  # of the last item that was put here
         self._names: list[str] = []  # of the last listing
         self._ahead: deque[tuple[str, Reply[DataAndStat]]] = deque()
@@ -383,9 +385,9 @@ class AsyncQueue(HasPath):
 
         Items with a lower ``priority``, 0 to 999, come first; items of one priority come in the
         order of their puts.  The zxid rises from put to put, and the consumer's ``item.zxid`` is
-        the same (here it is 0 if an outsider has written into the token of the put).
+        the same.  (This call returns 0 if an outsider has written into the token of the put.)
 
-        A lost connection is no error: on the next one the client finds out whether the item was
+        A lost connection is not an error: on the next one the client finds out whether the item was
         put, within ``timeout`` seconds, by default the client's ``operation_timeout``.
         OperationTimeoutError, SessionExpiredError or a cancellation leave it in doubt if
         ``maybe_applied``: the item was put once, or not at all.  QueueFullError if there are
@@ -431,14 +433,14 @@ class AsyncQueue(HasPath):
 
         Waits for an item as long as it takes.  With a ``timeout``, QueueEmptyError when that has
         passed; with 0, as soon as a server has said that there is none.  OperationTimeoutError if
-        no server has answered in that time (with 0: within the ``operation_timeout``, without one
-        two session timeouts).
+        no server has answered in that time (with 0: within the ``operation_timeout``, or two
+        session timeouts if the client has none).
 
-        A lost connection is no error: on the next one the client finds out whether this call has
-        removed the item.  But once it is removed, only this program has the item.  It may be lost
-        if the program ends before the work is done, or if this call is cancelled or interrupted or
-        ends with ``maybe_applied`` (OperationTimeoutError, SessionExpiredError).  If no item may be
-        lost, use :meth:`take`.
+        A lost connection is not an error: on the next one the client finds out whether this call
+        has removed the item.  But once it is removed, only this program has the item.  It may be
+        lost if the program ends before the work is done, or if this call is cancelled or
+        interrupted or ends with ``maybe_applied`` (OperationTimeoutError, SessionExpiredError).  If
+        no item may be lost, use :meth:`take`.
         """
         search = Search(self, timeout)
         token = await self._tokens.acquire(search._deadline)
@@ -490,11 +492,9 @@ class AsyncQueue(HasPath):
         read = self._runtime.operations.get_data
         while names := await self._list(deadline):
             name = names[0]
-            try:
+            with suppress(errors.NoNodeError):  # removed meanwhile
                 seen = await self._runtime.retry(deadline, read, f"{self._items}/{name}")
                 return item(name, *seen)
-            except errors.NoNodeError:
-                pass  # removed meanwhile
         return None
 
     async def size(self, *, timeout: float | None = None) -> int:
@@ -560,16 +560,15 @@ class AsyncQueue(HasPath):
         runtime = self._runtime
         read, limit = runtime.operations.get_children, runtime.in_time(deadline)
         while True:
-            items, taken = read(self._items, watch=watch), read(self._taken, watch=watch)
             try:
-                names = await runtime.until(items, limit)
-                claimed = set(await runtime.until(taken, limit))
+                names, taken = await runtime.answers(
+                    limit, lambda: [read(path, watch=watch) for path in (self._items, self._taken)]
+                )
+                claimed = set(taken)
                 free = (name for name in sorted(names) if name not in claimed and is_item(name))
                 return list(islice(free, WINDOW))
             except errors.NoNodeError:
                 await self._provide(deadline)
-            except errors.ConnectionLossError:
-                pass
 
     # --- to put, and to remove --------------------------------------------------------------------
 

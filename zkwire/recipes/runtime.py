@@ -307,11 +307,11 @@ class Runtime:
         awaited: Any = reply
         return await awaited.within(self._left(deadline))
 
-    async def event(self, watch: Watch, deadline: float | None) -> Event | None:
-        """The watch's next event; None when the deadline passes first."""
+    async def event(self, watch: Watch, deadline: float | None) -> Event:
+        """The watch's next event; OperationTimeoutError when the deadline passes first."""
         while (event := watch.take()) is None:
             if not await self.within(watch, self._left(deadline)):
-                return None
+                raise errors.OperationTimeoutError("no event came in time")
         return event
 
     async def retry(

@@ -143,11 +143,11 @@ class AsyncLease(AsyncQueueLock):
         """Return at the event; the nodes of the leases are looked at if that takes a while."""
         soon = self._runtime.now() + LOOK_CLOSER
         if deadline is None or soon < deadline:
-            if await self._runtime.event(watch, soon) is not None:
+            with suppress(errors.OperationTimeoutError):
+                await self._runtime.event(watch, soon)
                 return
             await self._expect_one_to_go(leases, deadline)
-        if await self._runtime.event(watch, deadline) is None:
-            raise self._taken_error(deadline)
+        await self._runtime.event(watch, deadline)
 
     def _taken_error(self, timeout: float | None) -> errors.LockTakenError:
         return errors.LockTimeoutError(
@@ -305,12 +305,12 @@ class AsyncSemaphore(HasPath):
         return kind(*self._arguments)
 
     async def holders(self) -> list[Contender]:
-        """The holders of the leases, in order: the first ``count``; after them the next ones.
+        """The holders of the leases, in order: the first ``count``, and then those that come next.
 
-        The rest of the queue stands in the node ``locks`` below the path; with ``names="kazoo"`` it
-        is in another node, and all that are shown hold.  Not a snapshot.  It only
-        reads, so after an error it can be repeated; a lost connection is no error here.
-        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
+        The rest of the queue is in the node ``locks`` below the path.  With ``names="kazoo"`` it is
+        in another node, and everything that is shown is a holder.  Not a snapshot.  It only reads,
+        so you may repeat it after an error; a lost connection is not one.  OperationTimeoutError
+        after the ``operation_timeout`` (two session timeouts if the client has none).
         """
         folder = self._path if self._for_kazoo else f"{self._path}/leases"
         return await contenders(self._runtime, folder, numbered=not self._for_kazoo)

@@ -87,8 +87,8 @@ async def contenders(runtime: Runtime, path: str, *, numbered: bool = True) -> l
     """The contenders below ``path`` in order; no snapshot, some may be gone by now.
 
     Without ``numbered`` each child is one, and the transaction that has made it is its number.
-    Raises OperationTimeoutError after the ``operation_timeout``, without one after two session
-    timeouts.
+    Raises OperationTimeoutError after the ``operation_timeout`` (two session timeouts if the client
+    has none).
     """
     deadline = runtime.in_time(None)
     try:
@@ -138,9 +138,9 @@ class Contended:
         """The contenders in the queue, in order: session and text of each.  Not a snapshot.
 
         The first is the holder; so are all readers before the first writer.  (From a lease it is
-        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so after an error it can be
-        repeated; a lost connection is no error here.  OperationTimeoutError after the
-        ``operation_timeout``, without one two session timeouts.
+        what :meth:`zkwire.Semaphore.holders` returns.)  It only reads, so you may repeat it after
+        an error; a lost connection is not one.  OperationTimeoutError after the
+        ``operation_timeout`` (two session timeouts if the client has none).
         """
         return await contenders(self._runtime, self._path, numbered=self._numbered)
 
@@ -166,8 +166,8 @@ async def catch_up(runtime: Runtime, path: str, most: int, deadline: float | Non
     """Bring the counter of ``path`` past the names of its children; returns where it stands.
 
     NodeExistsError if more than ``most`` numbers are missing; nothing is changed then.  A lost
-    connection is no error, and uses up no number twice.  OperationTimeoutError at the deadline: the
-    next call goes on from where this one was.
+    connection is not an error, and uses up no number twice.  OperationTimeoutError at the deadline:
+    the next call goes on from where this one was.
     """
     read = runtime.operations.get_children_with_stat
     names, stat = await runtime.retry(deadline, read, path)
@@ -324,15 +324,12 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             )
 
     async def acquire(
-        self,
-        timeout: float | None = None,
-        *,
-        on_position: Callable[[int], object] | None = None,
+        self, timeout: float | None = None, *, on_position: Callable[[int], object] | None = None
     ) -> bool:
-        """Acquire the lock; True when it is held, False when ``timeout`` seconds passed without.
+        """Acquire the lock; True when it is held, False if ``timeout`` seconds pass first.
 
         ``timeout`` None waits as long as it takes; 0 is one try, False at once without a
-        connection.  A lost connection is no error here: the client finds out on the next one
+        connection.  A lost connection is not an error here: the client finds out on the next one
         whether its node was created, and goes on within the time limit.
 
         When this returns False, raises (SessionExpiredError, ClientClosedError, NoAuthError, ...)
@@ -463,8 +460,6 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             if seen.stat.ephemeral_owner == 0:
                 raise permanent(path)
             event = await self._runtime.event(watch, deadline)
-            if event is None:
-                raise self._taken_error(deadline)
             return event.type is EventType.NODE_DELETED
         except errors.NoNodeError:
             return True  # gone between the listing and the look: no event would come
@@ -485,8 +480,8 @@ class AsyncQueueLock(Contended, AsyncPathLock):
             now = await self._runtime.retry(deadline, read, self._path, watch=watch)
             stand = set(names).issubset(now)
             del now
-            if stand and not await self._runtime.event(watch, deadline):
-                raise self._taken_error(deadline)
+            if stand:
+                await self._runtime.event(watch, deadline)
         return await self._list(deadline)
 
     async def _step_out(self, deadline: float | None) -> None:
@@ -509,23 +504,28 @@ class AsyncSequentialLock(AsyncQueueLock):
         async with AsyncSequentialLock(client, "/locks/report") as lock:
             await storage.write(data, fence=lock.fence)  # yours to write
 
-    A lost connection is no error: a waiter keeps its place in the queue and a holder the lock, as
-    long as their session lives; ``held`` is False when the lease ends, at the latest.
+    A lost connection is not an error: a waiter keeps its place in the queue and a holder keeps the
+    lock, as long as their session lives; ``held`` turns False when the lease ends, at the latest.
 
     Not re-entrant, and one object is for one contender: tasks that compete need one each.
     ``text`` is shown to others, see :meth:`contenders`.  ``names="kazoo"`` names the nodes as
-    kazoo's own locks do, which see no others: each contender on such a path then needs it, or
-    kazoo.
+    kazoo's own locks do, because these see no others: all contenders on such a path must be
+    kazoo's, or have this argument.
     ``acl``: for its nodes and for the missing ones above, which the server removes when they are
     empty (None: the client's ``default_acl``).  It protects nothing that exists already.
 
-    **What it can promise.**  At most one contender's ``held`` is True at any moment, unless an
-    outsider deletes a holder's node or ends its session (then until the holder hears of it), or a
-    holder's server is cut off from its leader: that one goes on answering for up to syncLimit times
-    tickTime, while the leader may end the session; or, without a ``lease_margin`` of the client,
-    crashes right after an answer (see :mod:`zkwire.session.liveness` for both).  No lock can stop
-    a process that pauses between looking at ``held`` and acting on it, so give ``fence`` to
-    whatever the lock guards and let that refuse a fence lower than one it has seen.
+    **What it can promise.**  ``held`` is True for at most one contender at any moment, with these
+    exceptions:
+
+    * An outsider deletes a holder's node or ends its session: ``held`` stays True until the holder
+      hears of it.
+    * A holder's server is cut off from its leader: it goes on answering for up to syncLimit times
+      tickTime, and meanwhile the leader may end the session.
+    * A holder's server crashes right after an answer, and the client has no ``lease_margin``.
+
+    :mod:`zkwire.session.liveness` says more about the last two.  No lock can stop a process that
+    pauses between looking at ``held`` and acting on it.  So give ``fence`` to whatever the lock
+    guards, and have that refuse a fence lower than one it has seen.
     """
 
 
@@ -587,19 +587,20 @@ class AsyncElection(Queued):
     """
 
     def lead(self) -> AsyncSequentialLock:
-        """A candidacy: a lock whose holder is the leader.  Enter it, or acquire it, to run."""
+        """A candidacy: a lock whose holder is the leader.  Enter or acquire it to run."""
         return self._new(AsyncSequentialLock)
 
     async def candidates(self) -> list[Contender]:
         """The candidates in order, the leader first.  Not a snapshot.
 
-        It only reads, so after an error it can be repeated; a lost connection is no error here.
-        OperationTimeoutError after the ``operation_timeout``, without one two session timeouts.
+        It only reads, so you may repeat it after an error; a lost connection is not one.
+        OperationTimeoutError after the ``operation_timeout`` (two session timeouts if the client
+        has none).
         """
         return await contenders(self._runtime, self._path)
 
     async def leader(self) -> Contender | None:
-        """The leader at this moment, as far as the server that was asked knows; None without one.
+        """The leader at this moment, as far as the server that was asked knows; None if none.
 
         Errors are those of :meth:`candidates`.
         """

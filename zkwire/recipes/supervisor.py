@@ -178,8 +178,7 @@ class SessionLoop:
                     return
                 self._newest = self.make_client()  # before the pause, for calls of recipes
                 self._notify_waiting()
-                if await self.within(self._stopped, pause * self.latest_driver.jitter()):
-                    return
+                await self.within(self._stopped, pause * self.latest_driver.jitter())
                 pause = min(max(_service.FIRST_PAUSE, 2 * pause), _service.LONGEST_PAUSE)
         except Exception as error:  # a certificate that is gone, say
             self._end(error)
@@ -198,7 +197,8 @@ class SessionLoop:
                 began = driver.now()
                 self._enter(client)
                 await driver.holds(self._stopped, None)
-        except errors.AuthFailedError as error:
+        except (errors.AuthFailedError, OSError, RuntimeError) as error:
+            # The latter two: no descriptors or threads are left at this moment.
             self._refusal = f": {error}"
             driver.warn(f"{driver.name}: {error}; a supervisor keeps trying")
         except SESSION_OVER:
@@ -538,12 +538,13 @@ class SupervisorView:
         raises then.  A thread cannot be stopped: the function has to look at one of them.  Under
         asyncio it is a coroutine function, and is cancelled.
 
-        When it returns, the term ends and it runs for leader again.  The same when it raises
-        because of the network (ConnectionLossError, OperationTimeoutError, LockLostError, the end
-        of its session).  Any other error of the function ends the supervisor: it is logged at once
-        with its traceback, and ``wait`` and the end of the ``with`` raise it.  ``text`` is for
-        other candidates to read (:class:`Election`).  With ``names="kazoo"``, this and kazoo's
-        Election exclude each other at one path; without it they do not.
+        When the function returns, the term ends, and the supervisor runs for leader again.  The
+        same happens when the function raises an error because of the network (ConnectionLossError,
+        OperationTimeoutError, LockLostError, the end of its session).  Any other error of the
+        function ends the supervisor: it is logged at once with its traceback, and ``wait`` and the
+        end of the ``with`` raise it.  ``text`` is for other candidates to read (:class:`Election`).
+        With ``names="kazoo"``, this and kazoo's Election exclude each other at one path; without it
+        they do not.
 
         A candidacy that the server refuses is logged and tried again; ``problem`` of the
         :class:`Leadership` that this returns, and ``on_problem``: see docs/supervisor.md#refusals.

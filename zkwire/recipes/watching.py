@@ -23,15 +23,10 @@ from operator import attrgetter
 from zkwire.errors import ClientClosedError, NoNodeError
 from zkwire.jute.record import Record
 from zkwire.operations.nodes import check_flag
-from zkwire.recipes._service import (
-    Condition,
-    Service,
-    call_back,
-    sessions_of,
-    until_closed,
-)
+from zkwire.recipes._service import Condition, Service, call_back, sessions_of, until_closed
 from zkwire.recipes.runtime import REPEATABLE
 from zkwire.session.waitable import Watch, check_timeout
+from zkwire.wire.model import State
 from zkwire.wire.paths import check_path
 
 TYPE_CHECKING = False
@@ -160,8 +155,8 @@ class NodeWatcher(Service):
     async def next(self, timeout: float | None = None) -> Any:
         """The next state, the first one at once; None if ``timeout`` seconds pass without one.
 
-        A state that comes after the time limit is kept for the next call.  A lost connection is no
-        error: the state is read again on the next one.  Raises what ended the client, or the
+        A state that comes after the time limit is kept for the next call.  A lost connection is not
+        an error: the state is read again on the next one.  Raises what ended the client, or the
         supervisor; NoAuthError if the node may not be read, and a later call may succeed;
         ClientClosedError after :meth:`close`; RuntimeError while another reader waits, or if there
         is a callback.
@@ -190,6 +185,10 @@ class NodeWatcher(Service):
         """Watch no longer: no watch stays on the server, no callback is called.  Idempotent."""
         self._end_well()
 
+    def _id(self, stat: Stat) -> tuple[int, ...]:
+        """What no other state of the node has, not even one with the same zxid in lost data."""
+        return self._zxid(stat), self._count(stat), stat.ctime
+
     async def _read(self, operations: Operations, watch: Watch) -> tuple[Any, Stat]:
         """The state that a watch is set on."""
         raise NotImplementedError
@@ -204,7 +203,7 @@ class NodeWatcher(Service):
                     if refused:
                         await runtime.operations.exists(self._path)
                         refused = False
-                    if await self._look(runtime.operations, watch):
+                    if await self._look(runtime, watch):
                         self._fired = await runtime.event(watch, None)
             except REPEATABLE:
                 pass  # only reads were asked for: they are repeated, each with a watch of its own
@@ -215,8 +214,9 @@ class NodeWatcher(Service):
                     raise
                 refused = True
 
-    async def _look(self, operations: Operations, watch: Watch) -> bool:
+    async def _look(self, runtime: Background, watch: Watch) -> bool:
         """Read once; False if it must be read again, since the node was created in between."""
+        operations = runtime.operations
         try:
             value, stat = await self._read(operations, watch)
         except NoNodeError:
@@ -224,11 +224,16 @@ class NodeWatcher(Service):
                 return False
             self._arrived(None, None)
         else:
-            self._arrived(value, stat)
+            behind = runtime.session.state is State.CONNECTED_READ_ONLY
+            self._arrived(value, stat, behind)
         return True
 
-    def _arrived(self, value: Any, stat: Stat | None) -> None:
-        """Deliver the state unless it is the last one, or older: its watch tells of the next."""
+    def _arrived(self, value: Any, stat: Stat | None, behind: bool = False) -> None:
+        """Deliver the state unless it is the last one: its watch tells of the next.
+
+        A server that is ``behind`` may have an older one.  Of any other a lower zxid says that the
+        ensemble has lost its data, or got back old ones, and counts anew.
+        """
         self._is_right()
         skipped = self._last is not None
         if self._last is not None:
@@ -236,7 +241,9 @@ class NodeWatcher(Service):
             if stat is last:
                 return  # still missing
             if stat is not None and last is not None:
-                if self._zxid(stat) <= self._zxid(last):
+                if behind and self._zxid(stat) < self._zxid(last):
+                    return
+                if self._id(stat) == self._id(last):
                     return
                 following = last.czxid, self._count(last) + 1
                 skipped = (stat.czxid, self._count(stat)) != following

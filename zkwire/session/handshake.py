@@ -138,15 +138,18 @@ class Identity:
         """What another client needs to continue the session."""
         return Credentials(self.session_id, self.passwd)
 
-    def greeting(self, last_zxid: int) -> bytes:
-        """The first frame of a connection; without an id it asks for a new session."""
+    def greeting(self, last_zxid: int, *, only_asking: bool = False) -> bytes:
+        """The first frame of a connection; without an id it asks for a new session.
+
+        ``only_asking``: not a read-only server, which may not have heard of the session.
+        """
         request = r.ConnectRequest(
             _PROTOCOL_VERSION,
             last_zxid,
             round(self._timeout * 1000),
             0 if self._local else self.session_id,
             bytes(_PASSWD_BYTES) if self._local else self.passwd,
-            self.read_only,
+            self.read_only and not only_asking,
         )
         return frame(request.encode())
 

@@ -70,6 +70,7 @@ class Session(SessionStatus):
     act_at: float
     last_failure: str
     control_frames: list[bytes]
+    refused: bool
 
     # --- for callers ------------------------------------------------------------------------------
 
@@ -272,8 +273,17 @@ class Session(SessionStatus):
         if self._address != before:
             self._unknown.forget()
         self._forget_connection()
+        # A server whose data are older closes the connection, and does not say whether the session
+        # is over.  So when all have done so for long, one is asked as by a client that has seen
+        # nothing.  A session that only a read-only server knows has no lease, and is not asked for.
+        self._only_asking = (
+            self.hosts.exhausted
+            and 0.0 < self.lease_deadline <= now - self.timeout
+            and bool(outcomes.perhaps_older(self.last_failure, self.last_zxid))
+        )
+        asking, seen = self._only_asking, 0 if self._only_asking else self.last_zxid
         self._live.open(now)
-        self.control_frames.append(self._identity.greeting(self.last_zxid))
+        self.control_frames.append(self._identity.greeting(seen, only_asking=asking))
         self._enter("dialled")
 
     def _receive_greeting(self, chunk: bytes, at: int, end: int, now: float) -> None:
@@ -287,6 +297,9 @@ class Session(SessionStatus):
             return
         asked_for = self.timeout
         self._live.greeted(answer.time_out / 1000, read_only=self._handshake.read_only)
+        if self._only_asking:
+            self.broken = "the session lives, and the next connection is to resume it"
+            return
         if self._address == self._closed_by:
             self._live.doubt(now)
         if self.timeout != asked_for:
@@ -351,7 +364,7 @@ class Session(SessionStatus):
                 self._handshake.check_beginning(data)
             for chunk, start, end in self._splitter.cut(data, at):
                 whole = True
-                if self.broken or self.ended:
+                if self.broken:
                     break
                 if self._handshake.greeted:
                     self._receive_frame(chunk, start, end, now)
@@ -381,7 +394,8 @@ class Session(SessionStatus):
             self._receive_reply(request, zxid, code, chunk, at, end, now)
             if unknown:
                 self._unknown.learn(request.op)
-                self._stop_sending(now)
+                # The server closes it, and may still execute and answer what it has read.
+                self.refused = self.stop_sending(now) or self.refused
         elif xid > 0:
             self._handshake.receive_sasl(xid, code, chunk, at, end)
         elif xid == ops.NOTIFICATION_XID:
@@ -442,14 +456,18 @@ class Session(SessionStatus):
         elif op is ops.CLOSE_SESSION:
             self._enter("close")
 
-    def _stop_sending(self, now: float) -> None:
-        """The server closes this connection; it may still execute and answer what it has read."""
-        if self.usable:
-            for request in self.queue:
-                request.deadline = None  # what is submitted from now on has one
-            self.act_at = now + self._connect_timeout
-            self.usable = False
-            self.refused = True
+    def stop_sending(self, now: float) -> bool:
+        """The connection is about to end: what is submitted from now on waits for the next one.
+
+        False if that is so already.
+        """
+        if not self.usable:
+            return False
+        for request in self.queue:
+            request.deadline = None  # what is submitted from now on has one
+        self.act_at = now + self._connect_timeout
+        self.usable = False
+        return True
 
     def _lack_persistent_watches(self) -> None:
         """The server is older than a persistent watch that a newer one has set (an upgrade)."""

@@ -1,16 +1,16 @@
 """The states of a session: which follows which, and which observers are told.
 
-TRANSITIONS is the whole of the state machine; :meth:`StateMachine.enter` is the only place that
-assigns the state.  Observers are told in the step that makes the transition, so a wait for a state
-does not miss a short one.  This module must not know why a transition is taken.
+TRANSITIONS is the whole of the state machine; ``SessionStatus._enter`` is the only place that takes
+one.  Observers are told in the step that makes the transition, so a wait for a state does not miss
+a short one.  This module must not know why a transition is taken.
 
 Beside its state a session keeps six facts.  Each counts in some states only and decides what a
 connection or a caller may do there:
 
 * ``Handshake.greeted``, handshake and connected: the server has accepted the session.
 * ``Handshake.restored``, handshake and connected: it has been sent credentials and watches.
-* ``Session.usable``, connected: False if the server closes the connection because it does not know
-  an operation; nothing more is sent then (``Session.refused``).
+* ``Session.usable``, connected: False once nothing more is sent on the connection, which is to
+  end; for one, because the server does not know an operation (``Session.refused``).
 * ``Session.broken``, connecting to connected: why the I/O layer must drop the connection.
 * ``Session._closing``, all but the terminal states: ``close`` was called; new requests are refused
   and a session that the server does not know ends as closed instead of expired.
@@ -65,21 +65,6 @@ TRANSITIONS: dict[State, dict[str, State]] = {
 }
 
 
-class StateChange(Waitable):
-    """Ready while the session is usable, and when it has ended."""
-
-    __slots__ = ("_machine",)
-
-    def __init__(self, machine: StateMachine) -> None:
-        super().__init__()
-        self._machine = machine
-
-    @property
-    def ready(self) -> bool:
-        """Whether requests are sent at once, or will never be sent any more."""
-        return self._machine.state.usable or self._machine.state.terminal
-
-
 class StateWait(Waitable):
     """Ready once one of some states has been seen; ``reached`` is the first of them."""
 
@@ -131,29 +116,3 @@ class Observers(dict["Observer", None]):
     def tell(self, state: State) -> list[Waker]:
         """The session has entered ``state``; returns the functions to call."""
         return [waker for observer in list(self) for waker in observer.see(state)]
-
-
-class StateMachine:
-    """The state of one session; ``callbacks`` is the state machine's list of functions to call."""
-
-    __slots__ = ("_callbacks", "_told", "change", "observers", "state")
-
-    def __init__(self, callbacks: list[Waker]) -> None:
-        self.state: State = State.NOT_STARTED
-        self.observers: Observers = Observers()
-        self.change: StateChange = StateChange(self)
-        self._callbacks = callbacks
-        self._told = self.state
-
-    def enter(self, by: str) -> None:
-        """Take the transition ``by``; KeyError if there is none."""
-        self.state = TRANSITIONS[self.state][by]
-        self.tell()
-
-    def tell(self) -> None:
-        """Tell the observers the state, unless they know it.  Idempotent."""
-        if self._told is not self.state:
-            self._callbacks += self.observers.tell(self.state)
-            self._told = self.state
-        if self.change.ready:
-            self._callbacks += self.change._take_wakers()

@@ -24,7 +24,8 @@ from zkwire.session.handshake import Handshake, Identity
 from zkwire.session.liveness import Liveness, Reported
 from zkwire.session.outcomes import UnknownOperations
 from zkwire.session.request import Failed, Refused, Request, RequestQueue
-from zkwire.session.states import Observers, StateChange, StateMachine
+from zkwire.session.states import TRANSITIONS, Observers
+from zkwire.session.waitable import Waitable
 from zkwire.session.watch_table import WatchTable
 from zkwire.wire.model import Credentials, State
 
@@ -37,6 +38,21 @@ if TYPE_CHECKING:
     from zkwire.session.liveness import LeaseHolder
     from zkwire.session.trace import Tracer
     from zkwire.session.waitable import Alarm, Waker
+
+
+class StateChange(Waitable):
+    """Ready while the session is usable, and when it has ended."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: SessionStatus) -> None:
+        super().__init__()
+        self._session = session
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are sent at once, or will never be sent any more."""
+        return self._session.state.usable or self._session.state.terminal
 
 
 class SessionStatus:
@@ -52,11 +68,11 @@ class SessionStatus:
     # More than thirty attributes would make Python look each of them up in a dict.
     __slots__ = (
         "_address", "_all_ended", "_closed_by", "_closing", "_garbled", "_handshake", "_identity",
-        "_live", "_machine", "_peer", "_reason", "_receive_limit", "_requests", "_search_at",
-        "_search_pause", "_splitter", "_unknown", "_watches", "act_at", "alarms", "asking",
+        "_live", "_only_asking", "_peer", "_reason", "_receive_limit", "_requests", "_search_at",
+        "_search_pause", "_splitter", "_told", "_unknown", "_watches", "act_at", "alarms", "asking",
         "broken", "callbacks", "change", "chroot", "control_frames", "ended", "failures", "hosts",
         "in_flight", "last_failure", "lease_holders", "observers", "queue", "refused", "resumed",
-        "send_limit", "server", "trace", "usable",
+        "send_limit", "server", "state", "trace", "usable",
     )  # fmt: skip
 
     def __init__(
@@ -74,12 +90,12 @@ class SessionStatus:
         first_xid: int = 1,
     ) -> None:
         self.callbacks: list[Waker] = []
-        self._machine = StateMachine(self.callbacks)
-        self.observers: Observers = self._machine.observers
-        self.change: StateChange = self._machine.change
+        self.state: State = State.NOT_STARTED
+        self._told = self.state  # the observers know
+        self.observers: Observers = Observers()
+        self.change: StateChange = StateChange(self)
         self.alarms: dict[Alarm, None] = {}  # that have not rung; any thread sets and drops one
-        self.usable: bool = False  # requests are sent at once; False if the server refuses to go on
-        self.refused: bool = False  # for an operation that it does not know: it ends the connection
+        self.usable: bool = False  # requests are sent at once; False before the connection ends
         self.ended: bool = False  # the state is terminal
         self.chroot: str = chroot
         self.hosts: HostList = hosts
@@ -103,24 +119,14 @@ class SessionStatus:
         self._address: object = None  # of the connection
         self._peer: Address | None = None  # the same, where it is a socket's
         self._closed_by: object = None  # the address whose server has closed the last one
-        # The server that the I/O layer must ask ``isro`` now, and when the next one is asked, while
-        # the client is connected to a read-only one and searches a read-write one.
-        self.asking: tuple[str, int] | None = None
-        self._search_at: float = math.inf
+        self._only_asking = False  # this one is to tell whether the session lives, and no more
         self._search_pause: float = 0.0
         self._closing = False  # close() was called: nothing more is accepted
         self._all_ended = False  # everything that waited knows of the session's end
         self._reason: str | None = None  # why the session ended, if its state does not say it all
         self._receive_limit = receive_limit
-        self.control_frames: list[bytes] = []  # to be sent before any request
         self._garbled = False  # ``broken`` because of bytes that are not the protocol's
-        self._splitter = FrameSplitter(receive_limit)
-        self._handshake = Handshake(self._identity)
-
-    @property
-    def state(self) -> State:
-        """Where the session stands."""
-        return self._machine.state
+        self._forget_connection()
 
     @property
     def session_id(self) -> int:
@@ -228,18 +234,23 @@ class SessionStatus:
 
     def _enter(self, by: str) -> None:
         """Take the transition ``by``, with all that follows from the new state."""
-        self._machine.enter(by)
+        self.state = TRANSITIONS[self.state][by]
         self._follow_state()
 
     def _follow_state(self) -> None:
+        if self._told is not self.state:
+            self.callbacks += self.observers.tell(self.state)
+            self._told = self.state
+        if self.change.ready:
+            self.callbacks += self.change._take_wakers()
         self.usable, self.ended = self.state.usable, self.state.terminal
         if self.ended:
+            self.broken = self.broken or "the session is over"
             self._end_everything()
 
     def _end_at_last(self) -> None:
         """End what an interrupt has kept from ending; called for each later event."""
         if self.state.terminal and not self._all_ended:
-            self._machine.tell()
             self._follow_state()
 
     def _end_everything(self) -> None:
@@ -269,12 +280,16 @@ class SessionStatus:
         return [*self._requests, *self._identity.authentication]
 
     def _forget_connection(self) -> None:
-        """Reset what belongs to one connection."""
+        """Reset what belongs to one connection; it is made here as well."""
         self._splitter = FrameSplitter(self._receive_limit)
         self._handshake = Handshake(self._identity)
-        self.asking, self._search_at = None, math.inf
-        self.control_frames.clear()
-        self.refused = False
+        self.control_frames: list[bytes] = []  # to be sent before any request
+        # For an operation that the server does not know: it ends the connection.
+        self.refused: bool = False
+        # The server that the I/O layer must ask ``isro`` now, and when the next one is asked, while
+        # the client is connected to a read-only one and searches a read-write one.
+        self.asking: tuple[str, int] | None = None
+        self._search_at: float = math.inf
         self._requests.position = 0
 
     def ending(self, op: str | None = None, path: str | None = None) -> ZooKeeperError:

@@ -218,8 +218,7 @@ class Watch(Waitable):
     """
 
     __slots__ = (
-        "_armed", "_closed", "_error", "_events", "_lasting", "_latest", "_owner", "_places",
-        "callback",
+        "_closed", "_error", "_events", "_latest", "_owner", "_pending", "_places", "callback",
     )  # fmt: skip
 
     def __init__(self, callback: Callable[[Event], object] | None = None) -> None:
@@ -232,13 +231,12 @@ class Watch(Waitable):
         self._events: deque[Event] = _NO_EVENTS
         self._latest: Event | None = None
         self._error: Callable[[], ZooKeeperError] | None = None
-        self._armed = 0  # how many reads have set it, or may set it, and it has not fired
-        self._lasting = 0  # how many registrations are persistent
+        self._pending = 0  # how many requests that may set it are under way
         self._closed = False
         self._places: set[tuple[WatchKind, str]] = _NO_PLACES  # where it stands in the table
 
     def __repr__(self) -> str:
-        armed = self._armed + self._lasting
+        armed = self._pending + len(self._places)
         return f"<Watch {armed} armed, {len(self._events)} events{' closed' * self._closed}>"
 
     @property
@@ -258,7 +256,7 @@ class Watch(Waitable):
 
     @property
     def _set(self) -> bool:
-        return self._armed > 0 or self._lasting > 0
+        return self._pending > 0 or bool(self._places)
 
     def wait(self, timeout: float | None = None) -> Event | None:
         """The next event; None when ``timeout`` seconds pass without one.
@@ -291,13 +289,14 @@ class Watch(Waitable):
         return None
 
     def _has_arrived(self) -> bool:
-        """Whether there is an event by now; a moment ago there was none, and no watch was set.
+        """Whether there is an event by now, or one may come; a moment ago neither was so.
 
-        Another thread may have delivered the event since then, or is delivering it.
+        Another thread may have delivered the event since then, or is delivering it, or is just
+        taking in the answer to the read that sets this.
         """
         if self._owner is not None:
             self._owner.await_delivery()
-        return bool(self._events)
+        return bool(self._events) or self._set
 
     def _client(self) -> WatchOwner:
         if self._owner is None:
@@ -351,27 +350,12 @@ class Watch(Waitable):
 
     # --- for the state machine, under the I/O layer's state lock ---
 
-    def _arm(self, *, lasting: bool = False) -> None:
-        """A request that may set the watch is submitted."""
-        if lasting:
-            self._lasting += 1
-        else:
-            self._armed += 1
-
-    def _disarm(self, *, lasting: bool = False) -> None:
-        """That request has failed, or the watch that it has set is removed."""
-        if lasting:
-            self._lasting = max(0, self._lasting - 1)
-        else:
-            self._armed = max(0, self._armed - 1)
-
-    def _deliver(self, event: Event, spent: bool = True) -> None:
-        """The watch fires; ``spent``: a read has set it, for this one event.  Idempotent."""
+    def _deliver(self, event: Event) -> None:
+        """The watch fires.  Idempotent."""
         if event is not self._latest:
             events = self._events or deque()
-            # The one call comes last, so no interrupt separates these four: interrupt-safe.
+            # The one call comes last, so no interrupt separates these three: interrupt-safe.
             self._latest = event
-            self._armed -= spent and self._armed > 0
             self._events = events
             events.append(event)
 

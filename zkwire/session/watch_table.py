@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from zkwire.session.waitable import Waker, Watch
 
     Place = tuple[WatchKind, str]
-    Told = tuple[Watch, bool]
     Batch = tuple[list[str], list[str], list[str], list[str], list[str]]
 
 
@@ -118,7 +117,7 @@ class WatchTable:
         self._to_repeat: list[Request] = []  # of own-node watches, without an answer
         # Paths with a persistent watch that is not needed: released after the requests under way.
         self._to_release: set[str] = set()
-        self._firing: tuple[str, Event, list[Told]] | None = None
+        self._firing: tuple[str, Event, list[Watch]] | None = None
         self.observer: Callable[[Event], Waker] | None = None  # returns what tells it
 
     def __len__(self) -> int:
@@ -144,33 +143,27 @@ class WatchTable:
         Returns the watch that is registered now.
         """
         watches = self._set[kind].setdefault(path, {})
-        if watch._identity in watches:
-            watch._disarm(lasting=kind in LASTING)
-        else:
+        if watch._identity not in watches:
             watch._places = watch._places or set()
             watches[watch._identity] = watch
             watch._places.add((kind, path))
         return watches[watch._identity]
 
-    def _concerned(self, event: int, path: str) -> list[Told]:
-        """The watches that an event of this type on ``path`` concerns, each once.
-
-        Each comes with whether the event spends it; a watch that is only persistent stays set.
-        """
+    def _concerned(self, event: int, path: str) -> list[Watch]:
+        """The watches that an event of this type on ``path`` concerns, each once."""
         if event not in _SPENT_BY:
             return []
-        found: list[Told] = []
+        found: list[Watch] = []
         for kind in (*_SPENT_BY[event], WatchKind.PERSISTENT):
             watches = self._set[kind]
             if path in watches:
-                for watch in watches[path].values():
-                    found.append((watch, kind is not WatchKind.PERSISTENT))
+                found += watches[path].values()
         recursive = self._recursive
         # A change of children is sent for a child watch; recursive watches do not get it.
         if recursive and event != EventType.NODE_CHILDREN_CHANGED:
             for above in self._above(path):
                 if above in recursive:
-                    found += [(watch, False) for watch in recursive[above].values()]
+                    found += recursive[above].values()
         return found if len(found) < 2 else _each_once(found)
 
     def _above(self, path: str) -> Iterable[str]:
@@ -183,13 +176,10 @@ class WatchTable:
 
     def _take_out(self, event: int, path: str) -> None:
         """Remove the watches that an event on ``path`` has spent.  Idempotent."""
-        seen: set[Hashable] = set()
         for kind in _SPENT_BY[event]:
-            for identity, watch in self._set[kind].pop(path, {}).items():
+            for watch in self._set[kind].get(path, {}).values():
                 watch._places.discard((kind, path))
-                if identity in seen:
-                    watch._disarm()  # set twice, told once
-                seen.add(identity)
+            self._set[kind].pop(path, None)  # interrupt-safe: last
 
     def discard(self, kind: WatchKind, path: str, watch: Watch) -> bool:
         """Remove one registration; False if it is not there."""
@@ -237,7 +227,7 @@ class WatchTable:
         self._check_mix(kind, path)
         if any(path in self._set[lasting] for lasting in _COVERED_BY.get(kind, ())):
             request.body, request.covered = request.body[:-1] + _NO_WATCH, True
-        watch._arm(lasting=kind in LASTING)
+        watch._pending += 1
         self._expected.setdefault((kind, path), []).append(request)
         if request.own_czxid is not None:
             self.add(kind, path, watch)
@@ -255,12 +245,13 @@ class WatchTable:
                     "for it before you set another watch there"
                 )
 
-    def _ended(self, request: Request) -> bool:
+    def _ended(self, request: Request, watch: Watch) -> bool:
         """The request sets no watch any more; False if that was noted before an interrupt."""
         place = request.watch_kind, request.watch_path
         requests = self._expected.get(place, [])
         found = request in requests
         if found:
+            watch._pending -= 1
             requests.remove(request)
         if not requests:
             self._expected.pop(place, None)
@@ -269,7 +260,7 @@ class WatchTable:
     def answered(self, request: Request, watch: Watch, code: int, record: Any, zxid: int) -> None:
         """The request has been answered: register its watch, or forget it."""
         kind, path = request.watch_kind, request.watch_path
-        self._ended(request)
+        self._ended(request, watch)
         if request.own_czxid is not None:
             self._own_node_answered(request, watch, code, record)
         elif code == 0 and kind is WatchKind.EXIST:
@@ -278,7 +269,6 @@ class WatchTable:
         elif code == 0 or (code == _NO_NODE and kind is WatchKind.EXIST):
             self._register(kind, request, watch, zxid)
         else:
-            watch._disarm(lasting=kind in LASTING)
             self._callbacks += watch._take_wakers()
         if watch.closed:  # while its request was under way
             self.remove(watch, zxid)
@@ -310,12 +300,11 @@ class WatchTable:
 
     def fail(self, request: Request, watch: Watch, zxid: int, *, withdrawn: bool = False) -> None:
         """The request has ended without an answer: only an own-node watch stays set."""
-        ended = self._ended(request)
+        ended = self._ended(request, watch)
         if request.own_czxid is not None:
             if not withdrawn:  # withdrawn: the lock is released already
                 self._to_repeat.append(request)
         elif ended:
-            watch._disarm(lasting=request.watch_kind in LASTING)
             self._callbacks += watch._take_wakers()
         if request.watch_path in self._to_release:
             self._release(request.watch_path, set(), zxid)
@@ -339,8 +328,8 @@ class WatchTable:
         # Without Event.__new__, whose checks are a fifth of the cost of an event.
         return _new(Event, (_TYPES[number], strip(self._chroot, path), self._state, zxid))
 
-    def _deliver(self, watch: Watch, event: Event, spent: bool = True) -> None:
-        watch._deliver(event, spent)
+    def _deliver(self, watch: Watch, event: Event) -> None:
+        watch._deliver(event)
         if watch._wakers or watch.callback is not None:
             self._callbacks += watch._take_wakers()
         if self.observer is not None:
@@ -361,8 +350,8 @@ class WatchTable:
         """
         if self._firing is not None:
             path, event, told = self._firing
-            for watch, spends in told:
-                self._deliver(watch, event, spends)
+            for watch in told:
+                self._deliver(watch, event)
             self._take_out(event.type, path)
             self._firing = None
 
@@ -373,7 +362,7 @@ class WatchTable:
             for path in list(self._set[kind]):
                 event = self._event(EventType.REREAD, path)
                 for watch in self._at(kind, path):
-                    self._deliver(watch, event, spent=False)
+                    self._deliver(watch, event)
 
     # --- the end of watches -----------------------------------------------------------------------
 
@@ -417,8 +406,7 @@ class WatchTable:
             event = self._event(_REMOVED[kind], path)
             for watch in self._at(kind, path):
                 self.discard(kind, path, watch)
-                watch._disarm(lasting=kind in LASTING)
-                self._deliver(watch, event, spent=False)
+                self._deliver(watch, event)
         self._release(path, kinds, zxid)
         return bool(kinds)
 
@@ -481,11 +469,11 @@ def _repeated(request: Request, body: bytes) -> Request:
     return Request(request.op, request.path, body, None, request.watch, *place, request.own_czxid)
 
 
-def _each_once(found: list[Told]) -> list[Told]:
+def _each_once(found: list[Watch]) -> list[Watch]:
     """The first of each identity."""
-    once: dict[Hashable, Told] = {}
-    for watch, spent in found:
-        once.setdefault(watch._identity, (watch, spent))
+    once: dict[Hashable, Watch] = {}
+    for watch in found:
+        once.setdefault(watch._identity, watch)
     return list(once.values())
 
 

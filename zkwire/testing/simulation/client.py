@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from zkwire.aio.client import AsyncClient
@@ -28,6 +29,7 @@ from zkwire.session.request import Request
 from zkwire.session.session import Session
 from zkwire.session.waitable import Waitable, Watch
 from zkwire.testing.server.sessions import Connection
+from zkwire.wire.model import OPEN_ACL_UNSAFE
 
 T = TypeVar("T")
 
@@ -203,8 +205,8 @@ class Client:
         """Do what is due, as an I/O layer does after each thing that has happened."""
         session, now = self.session, self.sim.now
         for _ in range(_MANY):
-            if self.link is not None and (session.broken or session.ended):
-                self.lose(session.broken or "the session is over")
+            if self.link is not None and session.broken:
+                self.lose(session.broken)
             due = session.next_deadline()
             if due is None or due > now:
                 break
@@ -235,7 +237,10 @@ class SimulatedDriver(Driver):
     _kind = StepReply
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client.session, client.rng)
+        made_with = SimpleNamespace(_session=client.session, _rng=client.rng, _name="zkwire")
+        made_with._acl, made_with._hooks = OPEN_ACL_UNSAFE, {}
+        made_with._operation_timeout = made_with._tls = made_with._sasl = None
+        super().__init__(made_with)
         self.mutex: Any = nullcontext()
         self._client = client
         self._sim = client.sim
