@@ -382,7 +382,21 @@ def exports(found: list[Recipe]) -> str:
         for name in names
     ]
     begin, end = "    # <names: tools/generate.py>", "    # </names>"
-    return formatted(between(text, begin, end, typed), "I")
+    text = between(text, begin, end, typed)
+    # mypy and others read only an ``__all__`` that is written out.
+    listed = [name for names in by_module.values() for name in names]
+    listed.sort(key=lambda name: (not name.isupper(), name[0].islower(), name))  # as ruff wants it
+    written = [
+        "__all__ = [",
+        *textwrap.wrap(
+            ", ".join(f'"{name}"' for name in listed) + ",",
+            width=96,
+            initial_indent="    ",
+            subsequent_indent="    ",
+        ),
+    ]
+    begin, end = "# <all: tools/generate.py>", "# </all>"
+    return formatted(between(text, begin, end, [*written, "]  # fmt: skip"]), "I")
 
 
 def api_page(found: list[Recipe]) -> str:

@@ -106,7 +106,38 @@ _TABLE = [
     ("errors", ["UnknownSessionError"]),
 ]
 _HOMES = {name: f"{__name__}.{module}" for module, names in _TABLE for name in names}
-__all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+# <all: tools/generate.py>
+__all__ = [
+    "ACL", "CREATOR_ALL_ACL", "OPEN_ACL_UNSAFE", "READ_ACL_UNSAFE", "AclAndStat",
+    "AsyncBarrier", "AsyncBlockingLock", "AsyncCache", "AsyncChildrenWatch", "AsyncClient",
+    "AsyncCounter", "AsyncDataWatch", "AsyncDoubleBarrier", "AsyncElection", "AsyncGroup",
+    "AsyncLease", "AsyncLock", "AsyncMultiLock", "AsyncNonBlockingLock", "AsyncOncePer",
+    "AsyncPartitioner", "AsyncPersistentNode", "AsyncQueue", "AsyncReadWriteLock",
+    "AsyncReentrantLock", "AsyncSemaphore", "AsyncSequentialLock", "AsyncShare",
+    "AsyncSupervisor", "AsyncTransaction", "AuthFailedError", "BadArgumentsError",
+    "BadVersionError", "Barrier", "BlockingLock", "Cache", "CacheEvent", "CacheFullError",
+    "CachedNode", "Check", "ChildrenAndStat", "ChildrenWatch", "Client", "ClientClosedError",
+    "ClientInfo", "ConnectionLossError", "Contender", "Counter", "Create", "Credentials",
+    "DataAndStat", "DataInconsistencyError", "DataWatch", "Delete", "DigestMD5",
+    "DoubleBarrier", "Election", "EphemeralOnLocalSessionError", "Event", "EventType",
+    "ForkedError", "GarbledError", "GetChildren", "GetData", "Group", "Id", "InvalidACLError",
+    "Leadership", "Lease", "Lock", "LockCancelledError", "LockInUseError", "LockLostError",
+    "LockTakenError", "LockTimeoutError", "Lost", "MarshallingError", "Member", "MultiError",
+    "MultiLock", "NewConfigNoQuorumError", "NoAuthError", "NoChildrenForEphemeralsError",
+    "NoNodeError", "NoWatcherError", "NodeExistsError", "NonBlockingLock", "NotEmptyError",
+    "NotReadOnlyError", "NotSentError", "Observer", "OncePer", "OperationTimeoutError",
+    "OutcomeUnknownError", "Partitioner", "PathAndStat", "Perms", "PersistentNode",
+    "ProtocolError", "Queue", "QueueEmptyError", "QueueFullError", "QueueItem",
+    "QuotaExceededError", "ReadWriteLock", "ReconfigDisabledError", "ReconfigInProgressError",
+    "ReentrantLock", "ReplyTooLargeError", "RequestEnd", "RequestTimeoutError",
+    "RuntimeInconsistencyError", "SeenChildren", "SeenData", "Semaphore",
+    "SequenceExhaustedError", "SequentialLock", "ServerError", "ServerTimeoutError",
+    "SessionExpiredError", "SessionMovedError", "SetData", "Share", "Stat", "State",
+    "Supervisor", "ThrottledOpError", "TraceFrame", "Transaction", "UnimplementedError",
+    "UnknownSessionError", "UnreachableError", "Watch", "WatchType", "ZooKeeperError",
+    "digest_auth", "digest_id",
+]  # fmt: skip
+# </all>
 
 TYPE_CHECKING = bool()  # pyright: ignore[reportConstantRedefinition]  # each module has one
 if TYPE_CHECKING:

@@ -396,8 +396,14 @@ def lost(
     trial: Trial, action: Action, function: Callable[[Trial], object] | None = None
 ) -> tuple[Running[object], str]:
     """The call, and what the server has of it while the client is away."""
+
+    def behind_the_step(frame: Frame) -> Iterable[Any]:
+        """What a step of the recipe asks for together meets the same fate."""
+        let_run(trial._client._driver)
+        return action(frame)
+
     trial.proxy.refuse()
-    trial.proxy.on(trial.asked.wire, nth=trial.asked.nth, action=action)
+    trial.proxy.on(trial.asked.wire, nth=trial.asked.nth, action=behind_the_step)
     call = trial.begin(function or trial.asked.call)
     trial.wait_cut()
     trial.wait_waiting(call)

@@ -9,14 +9,7 @@ import pytest
 
 from tests.support.lock_helpers import PATIENCE, Running, Stage
 from tests.support.server_control import poll
-from zkwire import (
-    Client,
-    ClientClosedError,
-    LockLostError,
-    NoNodeError,
-    Partitioner,
-    Share,
-)
+from zkwire import Client, ClientClosedError, LockLostError, NoNodeError, Partitioner, Share
 
 ITEMS = ["a", "b", "c", "d", "e"]
 

@@ -101,18 +101,18 @@ def test_a_traceback_is_for_debug_alone(server: Server) -> None:
     ("--sever x ls", "is no flag --sever; did you mean --server? (see zkwire --help)"),
     ("ls --session-timeot 5", "; did you mean --session-timeout?"),
     ("watch -r --children /", "argument --children: not allowed with argument -r/--rec"),
-    ("tree -L x /", "-L: 'x' is no number from 1 on ("),
+    ("tree -L x /", "-L: 'x' is not a valid number from 1 on ("),
     ("ls --color red", "argument --color: invalid choice: 'red' ("),
-    ("set -v x /a", "argument -v: 'x' is no version, a number from 0 on ("),
+    ("set -v x /a", "argument -v: 'x' is not a valid version, a number from 0 on ("),
     ("set /there", "set takes PATH DATA, or PATH --data-file FILE"),
     ("ls / x\ny", "'x\\ny' is one word too many ("),
-    ("who 0x", "'0x' is no session id, 0x and 1 to 16 hexadecimal digits"),
+    ("who 0x", "'0x' is not a session id, 0x and 1 to 16 hexadecimal digits"),
     ("lesson handshakes", "there is no lesson 'handshakes'; there are handshake, "),
     ("lesson handshake --naive", "the lesson handshake has no --naive; it has --want, "),
-    ("lesson --all --svg x.svg", "one lesson makes a drawing: name it"),
-    ("lesson --svg x.svg", "one lesson makes a drawing: name it"),
+    ("lesson --all --svg x.svg", "--svg draws one lesson: name it"),
+    ("lesson --svg x.svg", "--svg draws one lesson: name it"),
     ("lesson watch-gap --writes many", "argument --writes: invalid int value: 'many'"),
-    ("lesson handshake --json", "they have no JSON"),
+    ("lesson handshake --json", "lessons have no JSON"),
     ("ls --json --key x.pem", '"--key is the key of a --cert", "outcome": "failed", "exit": 2'),
 ])  # fmt: skip
 def test_a_mistake_is_answered_with_what_to_write(words: str, says: str) -> None:
@@ -373,7 +373,7 @@ def tree(server: Server) -> Server:
     ("rm -r /b /a", "get_children", 3, "deleted before: /b"),
     ("rm -f /missing /b /a", "delete", 3, "deleted before: /b"),
     ("copy /a /c", "create", 2, "done before: created 1, changed 0, deleted 0"),
-    ("acl set -R /a world:anyone:cdrwa", "set_acl", 2, "that have the list by then: 1"),
+    ("acl set -R /a world:anyone:cdrwa", "set_acl", 2, "that had the new list by then: 1"),
     ("create -p /new/between/below", "create", 4, ""),
 ])  # fmt: skip
 def test_refused_in_the_middle_is_status_1_and_told(

@@ -391,7 +391,7 @@ def test_job_control(server: Server, teller: Teller, terminal: Terminal) -> None
     with Client(server.hosts) as client:
         for keys, *shown in (
             ("first\n", "got first"),  # the command reads the terminal
-            (SUSPEND, "the lock is lost unless it goes on within", "ready> "),
+            (SUSPEND, "the lock is lost unless it continues within", "ready> "),
             ("fg\n", "fg"),
             ("second\n", "got second"),
             (INTERRUPT, "ready> "),

@@ -90,7 +90,7 @@ SESSION = """
     ephemerals                                   ->
     config                                       ->
     reconfig --remove 3                          => 1
-    create -e /short -> /short | /short is ephemeral: it goes now, with the session of this command
+    create -e /short -> /short | /short is ephemeral: it is deleted as soon as this command ends
     -q create -e /short                          -> /short
     ls                                           -> zookeeper
 """

@@ -115,8 +115,8 @@ def test_each_thing_that_may_be_wrong(server: Server, shown: Certificate) -> Non
             silent_hosts: ("no answer to the greeting", "says nothing"),
             read_only.hosts: ("read-only", "perhaps it has no quorum"),
             enter(Server(tls=tls)).hosts: ("before it greeted", "try --tls"),
-            enter(saying("HTTP/1.1 400 No\r\n")): ("", "HTTP is spoken"),
-            enter(saying("220 mail\r\n")): ("", "no ZooKeeper server"),
+            enter(saying("HTTP/1.1 400 No\r\n")): ("", "speaks HTTP"),
+            enter(saying("220 mail\r\n")): ("", "not a ZooKeeper server"),
             enter(saying(f"srvr {NOT_ALLOWED}.\n")): ("", ""),
             enter(saying(NOT_SERVING)): ("", "perhaps it has no quorum"),
             server.hosts: (None, None),
@@ -217,7 +217,7 @@ def test_a_server_that_allows_nothing(server: Server) -> None:
         hosts = f"{server.hosts},127.0.0.1:{closed.getsockname()[1]}"
         ran = run(hosts, "who", "/own", "--admin-port", "0")
         assert (ran.status, ran.lines) == (0, [f"/own belongs to session {session}"])
-        assert "does not allow cons and dump:" in ran.err
+        assert "does not allow cons and dump;" in ran.err
         assert "4lw.commands.whitelist=srvr,cons,dump" in ran.err
         assert "was not asked: Connection refused" in ran.err
         assert max(map(len, ran.err.splitlines())) <= 80
@@ -284,7 +284,7 @@ def test_what_is_refused_is_asked_of_the_admin_server(
     for wrong in ("", "[]", '{"command": "dump", "error": null}', "[" * 9999):
         pages["/commands/dump"] = wrong
         ran = asked()
-        assert (ran.status, "does not allow cons and dump:" in ran.err) == (1, True)
+        assert (ran.status, "does not allow cons and dump;" in ran.err) == (1, True)
     pages |= ADMIN
     connected = f"connected from 127.0.0.1:51434 to {server.hosts}, timeout 10 s"
     ran = asked()

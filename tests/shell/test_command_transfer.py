@@ -177,7 +177,7 @@ def test_between_ensembles_and_chroots(tree: Server) -> None:
     ("copy --delete /a/ü€ /a", "overlap"),
     ("copy /a http://TREE/", "neither a path nor"),
     ("copy /a zk://host:port/", "bad port"),
-    ("load /dev/null", "line 1: no JSON object"),
+    ("load /dev/null", "line 1: not a JSON object"),
 ])  # fmt: skip
 def test_nonsense_is_refused_before_anything_changes(tree: Server, words: str, says: str) -> None:
     before = tree.tree.zxid

@@ -31,7 +31,7 @@ from tests.support.lock_helpers import Running
 from tests.support.server_control import poll
 from tests.support.snippets import ROOT, run_python
 from zkwire import Client, State
-from zkwire.kazoo import KazooClient, engine
+from zkwire.kazoo import KazooClient, KeeperState, engine
 from zkwire.testing import FaultProxy, Server
 from zkwire.testing.proxy import Gate, hold
 from zkwire.testing.server.tls import make_context
@@ -382,7 +382,10 @@ def test_sasl_is_spoken_as_kazoo_names_it() -> None:
         with started(server.hosts, sasl_options=options) as client:
             assert ("sasl", "bob") in client.zkwire.who_am_i()
         stranger: Any = KazooClient(server.hosts, sasl_options={**options, "password": "wrong"})
-        assert stranger.start_async().wait(PATIENCE)  # what start() does: it waits no longer
+        with pytest.raises(ke.AuthFailedError, match="the server rejected the SASL"):
+            stranger.start()
+        assert stranger.client_state == KeeperState.CLOSED
+        stranger.start_async()
         eventually(lambda: (stranger.client_state, stranger.connected) == ("AUTH_FAILED", False))
         with pytest.raises(ke.AuthFailedError):
             stranger.get("/")

@@ -179,6 +179,18 @@ def clients(server: Server) -> Iterator[list[Client]]:
         yield clients
 
 
+def test_a_thread_that_reads_for_its_own_acquisition_is_cancelled(server: Server) -> None:
+    with FaultProxy(server.hosts) as proxy, Client(proxy.hosts, session_timeout=99.0) as client:
+        lock, gate = SequentialLock(client, "/a"), Gate()
+        proxy.on("create2", action=hold(gate), reply=True)
+        acquiring = Running(lock.acquire)
+        gate.wait_reached()
+        assert lock.cancel()
+        with pytest.raises(LockCancelledError):
+            acquiring.result(PATIENCE)
+        gate.release()
+
+
 def test_a_guarded_operation_says_who_refused_it(clients: list[Client]) -> None:
     """Nobody may read the lock's node, but it is there: the lock is not lost."""
     lock = SequentialLock(clients[0], "/lock")

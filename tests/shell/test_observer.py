@@ -21,6 +21,7 @@ from zkwire import (
     Client,
     ClientClosedError,
     Event,
+    Lock,
     MultiError,
     NoNodeError,
     NotSentError,
@@ -28,6 +29,7 @@ from zkwire import (
     OperationTimeoutError,
     OutcomeUnknownError,
     RequestEnd,
+    SequentialLock,
     State,
     Watch,
 )
@@ -126,6 +128,13 @@ def test_requests_are_told_in_the_thread_that_asks(server: Server) -> None:
     assert notes.events == [event]
 
 
+def test_the_requests_of_a_lock_are_told(server: Server) -> None:
+    notes = Notes()
+    with Client(server.hosts, observer=notes) as client, SequentialLock(client, "/a"):
+        pass
+    assert {"create2", "get_children", "delete"} <= {op for op, _, _ in notes.begun}
+
+
 def test_lost_and_late_and_refused_requests_are_told_once(server: Server) -> None:
     notes = Notes()
     limits: dict[str, Any] = {"observer": notes, "operation_timeout": 0.05}
@@ -171,11 +180,11 @@ def test_lost_and_late_and_refused_requests_are_told_once(server: Server) -> Non
 
 def test_the_nodes_of_a_missing_chroot_are_told(server: Server) -> None:
     notes = Notes()
-    with Client(f"{server.hosts}/top/root", observer=notes) as client:
-        client.ensure_path("/a")
+    with Client(f"{server.hosts}/top/root", observer=notes) as client, Lock(client, "/lock"):
+        pass  # it makes the nodes of its own path as containers
     in_loop(f"{server.hosts}/other/root", lambda client: client.ensure_path("/a"), observer=notes)
     created = [end.path for end in notes.ends if (end.op, end.outcome) == ("create", "ok")]
-    assert created == ["/top", "/top/root", "/a", "/other", "/other/root", "/a"]
+    assert created == ["/top", "/", "/other", "/", "/a"]
     assert len(notes.ends) == len(notes.begun)
 
 

@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,6 +34,9 @@ from zkwire import (
     Watch,
     testing,
 )
+from zkwire.blocking.io_thread import IOThread
+from zkwire.blocking.leader import LONGEST_WAIT, LeaderFollower
+from zkwire.blocking.sync import run
 from zkwire.net.background import Deferred
 from zkwire.net.dial import readable_within
 from zkwire.net.wakeup import Sleeper
@@ -345,7 +349,10 @@ def test_what_fails_or_calls_again_keeps_nobody_from_being_called(
         called.append("submitting")
         late.call()
 
-    late.waiting += [submitting, failing, lambda: called.append("other")]
+    late.waiting += [submitting, failing, list, lambda: called.append("other")]
+    late.discard(list)
+    late.discard(None)
+    assert len(late.waiting) == 3
     late.call()
     assert reported == [ValueError]
     assert called == ["submitting", "other"]
@@ -353,6 +360,26 @@ def test_what_fails_or_calls_again_keeps_nobody_from_being_called(
     late.call()
     assert called.count("again") == 1
     assert not late.waiting
+
+
+def test_in_a_burst_the_io_thread_looks_more_and_more_seldom() -> None:
+    io, late, at = object.__new__(IOThread), Deferred(), list[float | None]()
+    driver: Any = SimpleNamespace(now=lambda: 0.0, deferred=late, flush=list)
+    io._driver, io._defer_pause = driver, 0.01
+    for waiting, since in (*[(0, True)] * 5, (1, True), (1, False)):
+        late.waiting += [list] * waiting
+        io.deferred_since = since
+        io._call_deferred()
+        at.append(io.call_deferred_at)
+        assert not late.waiting
+    assert at == [0.02, 0.04, 0.08, 0.08, 0.08, 0.01, None]
+    assert LeaderFollower._wait_limit(driver, 1e9) == LONGEST_WAIT
+
+
+def test_a_caller_that_is_cancelled_asks_for_nothing() -> None:
+    driver: Any = SimpleNamespace(interrupted={1: 2}, _refuse_interrupted=[].pop)
+    with pytest.raises(IndexError):
+        run(LeaderFollower.exchange(driver, None, Waiting()))
 
 
 class Waiting(Waitable):

@@ -226,7 +226,7 @@ def test_secrets_are_hidden(name: str, kind: str, secret: bytes) -> None:
         ("0000000100000004000000ff", 16, "path needs 255 bytes, and 0 are left"),
         ("0000000100000004fffffffe", 12, "path has the length -2"),
         ("00000001000000040000000101", 17, "watch needs 1 bytes, and 0 are left"),
-        ("000000010000000400000001ff01", 16, "path is no UTF-8"),
+        ("000000010000000400000001ff01", 16, "path is not UTF-8"),
         ("000000010000000b00", 12, "1 bytes too many"),
         ("000000010000000e0000000e00ffffffff", 12, "an operation of type 14"),
         ("00000001000000650000000000000000000000ff", 20, "data_watches claims 255 elements in 0"),

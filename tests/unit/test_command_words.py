@@ -25,10 +25,10 @@ from zkwire.cli.shell.words import NAMES, commands_of, quoted, translate, unfini
 
 @pytest.mark.parametrize("text", ["", "world", "world:anyone", "world:anyone:", ":x:r", "a:b:cdx"])
 def test_what_is_no_access_list_is_refused(text: str) -> None:
-    with pytest.raises(ArgumentTypeError, match="no entry of an access list"):
+    with pytest.raises(ArgumentTypeError, match="not an entry of an access list"):
         access_list(text)
     if text != "world:anyone:":  # a server can have such an entry
-        with pytest.raises(ValueError, match="no entry"):
+        with pytest.raises(ValueError, match="not an entry"):
             entry_of(text)
 
 

@@ -5,8 +5,10 @@ happen on a server at the right moment. No client, no time, no thread.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack, nullcontext
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,9 +41,10 @@ from zkwire.errors import (
     UnimplementedError,
 )
 from zkwire.jute.records import Stat
+from zkwire.net.driver import IDS_AT_ONCE, Driver
 from zkwire.operations.multi import Delete
 from zkwire.recipes import runtime
-from zkwire.recipes._node import Attempt, TemporaryTokens
+from zkwire.recipes._node import Attempt, OwnNodeWatch, TemporaryTokens
 from zkwire.recipes._recipe import LockInUseError, Lost
 from zkwire.recipes.locks import AsyncBlockingLock
 from zkwire.recipes.once_per import AsyncOncePer
@@ -65,11 +68,12 @@ class Runtime(Base):  # type: ignore[misc]
 
     session_id = OWN
     session = SimpleNamespace(
-        state=None, timeout=9.0, send_limit=0xFFFFF, resumed=True, connection="first"
-    )
+        state=None, timeout=9.0, send_limit=0xFFFFF, resumed=True, connection="first",
+        lease_holders=(), session_id=OWN,
+    )  # fmt: skip
     operation_timeout = None
     lease_deadline = 100.0
-    usable = True
+    usable, _chroot = True, ""
     mutex = nullcontext()
 
     def __init__(self, **answers: list[object]) -> None:
@@ -185,7 +189,7 @@ LOST = OutcomeUnknownError("lost")
         ("/a", [NotSentError("lost"), NodeExistsError("there")], None, None),
         ("/a", [OLD, None], None, None),
         ("/a", [OLD, OLD], None, UnimplementedError),
-        ("/", [NoNodeError("no chroot")], None, NoNodeError),
+        ("/", [NoNodeError("no root")], None, NoNodeError),
     ],
 )
 def test_a_path_that_cannot_be_made_is_made_otherwise_or_refused(
@@ -239,6 +243,32 @@ def test_a_lock_that_is_acquired_again_after_a_loss_leaves_the_node_of_before() 
     core.lost._lose("stolen")
     assert run(core._acquire_by(None, True))
     assert len(world.spawned) == 1
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_claim_that_the_client_takes_over_ends_its_own_loss_alone(holds: bool) -> None:
+    core, world = held()
+    assert core._is_active
+    let_go, lost = list[object](), core.lost
+    world.unhold, world.session = let_go.append, SimpleNamespace(lease_holders=[lost] * holds)
+    core._granted, core._pending_cleanup = None, core._granted
+    core._take_over()
+    assert (lost.ready, let_go) == (holds, [lost])
+
+
+def test_a_watch_that_comes_after_the_release_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    core, world = held()
+    made = "zkwire.recipes._lock.OwnNodeWatch"
+    monkeypatch.setattr(made, lambda: core._end_claim() or OwnNodeWatch())
+    world.late[0]()
+    assert (core._own_watch, core._deferred) == (None, None)
+
+
+def test_no_two_ids_are_equal_and_a_session_below_zero_has_its_digits() -> None:
+    driver: Any = SimpleNamespace(_ids=deque(), _batches=count(), _prefix="")
+    assert len({Driver.unique(driver) for _ in range(3 * IDS_AT_ONCE)}) == 3 * IDS_AT_ONCE
+    driver.session, driver.unique, driver.pending_cleanups = SimpleNamespace(session_id=-1), str, ()
+    assert Attempt(driver).id == "f" * 16 + "-"
 
 
 @pytest.mark.parametrize("why", ["for a session timeout", "session has expired", "has prolonged"])
@@ -542,6 +572,13 @@ def test_a_semaphore_that_was_full_waits_until_its_leases_are_gone(late: bool) -
     world.event = event
     assert run(lease._vacant(None, True))
     assert world.asked == [LIST, "dispatch", *["exists"] * late, LIST]
+
+
+def test_a_lease_whose_queue_an_interrupt_has_left_held_is_acquired() -> None:
+    core = a_lock("", "Semaphore", "/t", 1, world=Nodes()).lease()._algorithm
+    assert run(core._queue._acquire_by(None, True))
+    assert run(core._acquire_by(None, True))
+    assert not core._queue._owned
 
 
 def test_kazoos_lease_is_taken_again_when_its_lock_was_gone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.support.scripted import (
 from zkwire import errors
 from zkwire.errors import AuthFailedError, ClientClosedError, SessionExpiredError, ZooKeeperError
 from zkwire.jute.records import ACL, SetSASLResponse
+from zkwire.net.listeners import attach
 from zkwire.operations.multi import Create
 from zkwire.session.request import Request
 from zkwire.session.waitable import Watch
@@ -39,6 +41,21 @@ ENDED_WITH: dict[State, type[ZooKeeperError]] = {
 def test_the_change_is_ready_when_calls_go_out_at_once_or_never_will(state: State) -> None:
     change = script_in(state).session.change
     assert change.ready == (state in {State.CONNECTED, State.CONNECTED_READ_ONLY, *TERMINAL})
+
+
+def test_the_log_warns_once_of_each_outage(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script(servers=2)
+    session, now = script.session, lambda: script.now
+    attach(SimpleNamespace(session=session, name="c", dispatch=script.dispatch, now=now), None)
+    session.start(script.now)
+    for _ in range(2):  # before the first connection, and after it
+        for seconds, lines in ((TIMEOUT - 1, 0), (TIMEOUT, 1), (100 * TIMEOUT, 0)):
+            script.advance(seconds)
+            script.wake()
+            assert caplog.text.count("WARNING") == caplog.text.count("(last: server:") == lines
+            caplog.clear()
+        script.connect()
+        script.lose()
 
 
 STIMULI: list[Callable[[Script], object]] = [
@@ -146,9 +163,7 @@ LAST_XID = 2**31 - 1
 def test_known_A18_xids_rise_from_one_over_all_connections(script: Script) -> None:
     xids = []
     for _ in range(3):
-        for _ in range(4):
-            script.call("exists", "/a")
-        xids += [sent.xid for sent in script.flush()]
+        xids += [script.send("exists", "/a").xid for _ in range(4)]
         script.reconnect()
     assert xids == list(range(1, 13))
 
@@ -239,14 +254,6 @@ def test_a_watch_that_is_refused_is_for_submit_to_refuse(script: Script) -> None
 SECRET = b"hunter2"
 
 
-def test_a_path_is_the_callers() -> None:
-    script = Script(chroot="/app")
-    script.connect()
-    frames = script.traced()
-    script.answer(script.call("exists", "/a"))
-    assert {frame.path for frame in frames} == {"/a"}
-
-
 def test_a_sasl_exchange_is_shown_without_its_tokens() -> None:
     script = Script(sasl=True)
     frames = script.traced()
@@ -259,8 +266,10 @@ def test_a_sasl_exchange_is_shown_without_its_tokens() -> None:
     assert "hunter2" not in repr(frames)
 
 
-def _do_everything(script: Script) -> None:
+def test_nothing_secret_is_in_any_frame() -> None:
     """Every operation, with the secret wherever data or credentials may be."""
+    script = Script(resume=Credentials(7, SECRET + bytes(9)), chroot="/app")
+    frames = script.traced()
     acl = [ACL(Perms.ALL, digest_id("user", SECRET.decode()))]
     script.call("create", "/a", SECRET, acl)
     script.call("create_with_stat", "/a", SECRET)
@@ -271,12 +280,6 @@ def _do_everything(script: Script) -> None:
     for sample in SAMPLES:
         if sample.op is not ops.REMOVE_WATCHES:
             sample.call(script._ask, "/a")
-
-
-def test_nothing_secret_is_in_any_frame() -> None:
-    script = Script(resume=Credentials(7, SECRET + bytes(9)))
-    frames = script.traced()
-    _do_everything(script)
     script.greet(session_id=7, passwd=SECRET + bytes(9))
     script.restore()
     script.flush()
@@ -286,6 +289,7 @@ def test_nothing_secret_is_in_any_frame() -> None:
         elif call.sent:
             script.answer(call, error=-102)
     assert len({frame.op for frame in frames}) > 15
+    assert "/app" not in repr(frames), "a path is the caller's, without the chroot"
     assert "hunter2" not in repr(frames)
     assert SECRET.hex() not in repr(frames)
     assert ops.AUTH.name in {frame.op for frame in frames}

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from zkwire.operations import Operations
-    from zkwire.session.request import Request
 
     T = TypeVar("T")
 
@@ -253,7 +252,5 @@ class EventletDriver(ThreadDriver):
     def _listen(self, waitable: Waitable, deadline: float | None) -> bool:
         return False
 
-    def _read_as_leader(
-        self, waitable: Waitable, deadline: float | None, fresh: Request | None = None
-    ) -> bool:
+    def _read_as_leader(self, *_: Any, **__: Any) -> bool:
         return False

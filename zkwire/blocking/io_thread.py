@@ -21,7 +21,7 @@ from zkwire.net.connection import LONG_LINE, STREAM, Connection
 from zkwire.net.connector import Connector
 from zkwire.net.dial import readable_within
 from zkwire.net.lifetime import close_in_child
-from zkwire.net.timing import DEFER_SECONDS
+from zkwire.net.timing import DEFER_SECONDS, LONGEST_DEFER
 from zkwire.net.wakeup import poller
 
 TYPE_CHECKING = False
@@ -62,6 +62,7 @@ class IOThread(Connector):
         self.select: Callable[[float | None], Ready] = self._selector.select
         self.call_deferred_at: float | None = None
         self.deferred_since: bool = False
+        self._defer_pause = DEFER_SECONDS
         self._rearm_at: float | None = None
         self._rearm = REARM
         self._away_until = -1e9  # long ago on any clock
@@ -140,15 +141,21 @@ class IOThread(Connector):
 
     def _call_deferred(self) -> None:
         driver = self._driver
-        # First: what comes from now on asks for it anew.  In a burst, as of a lock that is acquired
-        # and released without a pause, that need not wake this thread.
-        self.call_deferred_at = driver.now() + DEFER_SECONDS if self.deferred_since else None
+        # In a burst, as of a lock that is acquired and released without a pause, nothing is left to
+        # call, and what is deferred next need not wake this thread.  So it looks again by itself,
+        # more and more seldom.
+        burst = self.deferred_since and not driver.deferred.waiting
+        self._defer_pause = min(2 * self._defer_pause, LONGEST_DEFER) if burst else DEFER_SECONDS
+        # First: what comes from now on asks for it anew.
+        self.call_deferred_at = driver.now() + self._defer_pause if self.deferred_since else None
         self.deferred_since = False
         try:
             driver.deferred.call()
         except Exception as error:  # no interrupt comes here, so it would fail again
             driver.deferred.waiting.clear()
             report(error)
+        if driver.deferred.waiting and self.call_deferred_at is None:
+            self.call_deferred_at = driver.now() + DEFER_SECONDS  # another thread is calling some
         driver.flush()
 
     def pause(self, due: float | None) -> float | None:

@@ -265,7 +265,21 @@ class LeaderFollower(Driver):
 
     async def until(self, reply: Reply[T], deadline: float | None) -> T:
         """The reply's result; OperationTimeoutError when the deadline passes first."""
-        return reply.result(None if deadline is None else max(0.0, deadline - self.now()))
+        request: Any = reply
+        return request.result(self._left(deadline)) if request.outcome is None else request.value()
+
+    async def exchange(self, deadline: float | None, *requests: Any) -> Any:
+        """Submit drafts, and return the result of the first; see :meth:`Runtime.exchange`."""
+        if self.interrupted:
+            self._refuse_interrupted()
+        request = requests[0]
+        request.following = requests[1:]
+        for each in requests:
+            each.driver = self
+        self.round_trip(request, deadline)
+        return (
+            request.value() if request.outcome is not None else await self.until(request, deadline)
+        )
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -302,6 +316,9 @@ class LeaderFollower(Driver):
 
     def _rouse(self, waiter: object) -> None:
         self.wake_all()  # those of other threads sleep on
+        connection = self.current_connection
+        if connection is not None:
+            connection.wake_reader()
 
     def wake_all(self) -> None:
         """Wake all that sleep: an interrupt may have lost the one that was to wake them."""
@@ -400,20 +417,21 @@ class LeaderFollower(Driver):
             if connection.closed_because:
                 self._done_with_connection()
 
-    def round_trip(self, request: Request) -> None:
+    def round_trip(self, request: Request, deadline: float | None = None) -> None:
         """Submit a request; if no other thread uses the connection, send it and read the answer.
 
         What :meth:`submit` and :meth:`wait` do, with one check of the state instead of four.  The
-        request need not have ended afterwards.
+        request need not have ended afterwards, as at the deadline.
         """
         if (
             self.deferred.waiting
             or self.closing is not None
             or self.owned()
             or self.threads is not threading.get_ident
-            or not self._read_as_leader(request, None, request)
+            or not self._read_as_leader(request, deadline, request)
         ):
-            self.submit(request)
+            for each in (request, *request.following):
+                self.submit(each)
 
     def _read_as_leader(
         self, waitable: Waitable, deadline: float | None, fresh: Request | None = None
@@ -433,7 +451,7 @@ class LeaderFollower(Driver):
             if not self._take_roles(connection, me, before, fresh):
                 return False
             if fresh is not None:
-                connection.wait(None, 1)
+                connection.wait(None if deadline is None else self._wait_limit(deadline), 1)
                 self.read(connection)
             if fresh is None or fresh.outcome is None:
                 self._read_until(connection, waitable, deadline)
@@ -476,7 +494,7 @@ class LeaderFollower(Driver):
                 return False
             connection.reader = me
             if self._successor.thread is not None and self._has_successor():
-                return fresh is None or session.push(fresh) > 0
+                return fresh is None or all(map(session.push, (fresh, *fresh.following)))
             if connection.writer is None and connection.writable:
                 connection.writer = me
                 if fresh is not None:
@@ -498,11 +516,12 @@ class LeaderFollower(Driver):
         self, connection: Connection, waitable: Waitable, deadline: float | None
     ) -> None:
         """See :meth:`_read_as_leader`; with the read role.  All waiting of a leader is here."""
-        session, left = self.session, None
+        session = self.session
         while not (waitable.ready or connection.closed_because):
+            if self.interrupted and self.waiter() in self.interrupted:
+                break
             expected = len(session.in_flight)
-            if deadline is not None:
-                left = min(max(0.0, deadline - self.now()), LONGEST_WAIT)
+            left = None if deadline is None else self._wait_limit(deadline)
             if expected >= LONG_LINE and not connection.full:
                 own = expected - len(self._followers)
                 if own >= LONG_LINE or expected >= LONG_LINE_OF_THREADS:
@@ -514,6 +533,10 @@ class LeaderFollower(Driver):
                 self.wake()
         if connection.full:
             self.read(connection)  # once more, rather than wake the I/O thread for it
+
+    def _wait_limit(self, deadline: float) -> float:
+        """Seconds until the deadline, as far as a system call takes them."""
+        return min(max(0.0, deadline - self.now()), LONGEST_WAIT)
 
     def _have_it_read(self, connection: Connection) -> None:
         """Have the I/O thread take in what may be there without any thread being told."""

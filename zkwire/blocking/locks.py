@@ -88,8 +88,8 @@ class PathLock(Recipe, With):
         nothing: the lock is held until the lease ends, and longer if a server answers before.
 
         If an outsider deletes the node, this stays True until the client hears of it: until the
-        watch's event arrives.  In the first milliseconds after the acquisition, before the client
-        watches the node, it stays True until the request that sets the watch is answered.
+        watch's event arrives.  In the first tenth of a second after the acquisition, before the
+        client watches the node, it stays True until the request that sets the watch is answered.
         ``release`` asks the server; :meth:`check` does not.  See also
         :mod:`zkwire.session.liveness`.
         """
@@ -388,8 +388,8 @@ class ReentrantLock(Recipe, With):
         nothing: the lock is held until the lease ends, and longer if a server answers before.
 
         If an outsider deletes the node, this stays True until the client hears of it: until the
-        watch's event arrives.  In the first milliseconds after the acquisition, before the client
-        watches the node, it stays True until the request that sets the watch is answered.
+        watch's event arrives.  In the first tenth of a second after the acquisition, before the
+        client watches the node, it stays True until the request that sets the watch is answered.
         ``release`` asks the server; :meth:`check` does not.  See also
         :mod:`zkwire.session.liveness`.
         """
@@ -488,8 +488,8 @@ class MultiLock(Recipe, With):
         nothing: the lock is held until the lease ends, and longer if a server answers before.
 
         If an outsider deletes the node, this stays True until the client hears of it: until the
-        watch's event arrives.  In the first milliseconds after the acquisition, before the client
-        watches the node, it stays True until the request that sets the watch is answered.
+        watch's event arrives.  In the first tenth of a second after the acquisition, before the
+        client watches the node, it stays True until the request that sets the watch is answered.
         ``release`` asks the server; :meth:`check` does not.  See also
         :mod:`zkwire.session.liveness`.
         """

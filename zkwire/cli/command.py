@@ -168,7 +168,7 @@ def duration(text: str) -> float:
     except (ValueError, KeyError):
         seconds = -1.0
     if not 0.0 <= seconds <= LONGEST:
-        raise ArgumentTypeError(f"{text!r} is no duration, such as 5, 500ms, 5s or 2m")
+        raise ArgumentTypeError(f"{text!r} is not a duration such as 5, 500ms, 5s or 2m")
     return seconds
 
 
@@ -177,7 +177,7 @@ def integer(what: str, least: int = 0, most: int = (1 << 31) - 1) -> Callable[[s
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-            raise ArgumentTypeError(f"{text!r} is no {what}")
+            raise ArgumentTypeError(f"{text!r} is not a valid {what}")
         return int(text)
 
     return parse
@@ -202,7 +202,7 @@ CONNECTION = (
     arg("--auth", metavar="SCHEME:FILE",
         help="credentials: the file has the secret (or SCHEME:SECRET in ZKWIRE_AUTH)"),
     *TLS,
-    flag("--read-only", "a server without its ensemble will do"),
+    flag("--read-only", "accept a server that has lost its ensemble"),
     flag("--trace", "show each frame on the wire on standard error"),
 )
 OUTPUT = (
@@ -350,7 +350,7 @@ def _help(context: Any, asked: Namespace) -> None:
 
 COMMANDS = {
     "help": Command(
-        _help, arg("command", nargs="?", metavar="COMMAND", help="one of them"),
+        _help, arg("command", nargs="?", metavar="COMMAND", help="the command to explain"),
         in_shell=False, connects=False,
     ),
 }  # fmt: skip

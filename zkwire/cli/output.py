@@ -407,5 +407,5 @@ def entry_of(text: str) -> zkwire.ACL:
     name, colon, letters = rest.rpartition(":")
     if not (scheme and colon and set(letters) <= set(LETTERS)):
         form = "SCHEME:ID:PERMS with PERMS of the letters cdrwa"
-        raise ValueError(f"{text!r} is no entry of an access list: {form}")
+        raise ValueError(f"{text!r} is not an entry of an access list: {form}")
     return zkwire.ACL(sum(LETTERS[letter] for letter in set(letters)), zkwire.Id(scheme, name))

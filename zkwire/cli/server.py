@@ -41,7 +41,7 @@ def _tls(asked: Namespace) -> Any:
 # fmt: off
 ARGUMENTS = (
     arg("--listen", metavar="HOST:PORT", default="127.0.0.1:2181",
-        help="the address to listen at; port 0 is any free port (default: %(default)s)"),
+        help="the address to listen on; port 0 is any free port (default: %(default)s)"),
     arg("--certificate", metavar="FILE", help="the server's certificate (PEM); turns TLS on"),
     arg("--key", metavar="FILE",
         help="the private key, if it is not in the file of the certificate"),

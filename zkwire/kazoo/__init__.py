@@ -9,11 +9,11 @@ stands in the documentation, in "kazoo's programs on zkwire".
 """
 
 try:
-    import kazoo.client as _kazoo  # noqa: F401  # pyright: ignore
+    from kazoo.client import KazooState, KeeperState  # pyright: ignore[reportMissingTypeStubs]
 except ImportError as _error:
     raise ImportError(f"zkwire.kazoo needs kazoo, `pip install zkwire[kazoo]`: {_error}") from None
 
 from zkwire.kazoo.engine import KazooClient, install
 from zkwire.kazoo.requests import NotSent, OutcomeUnknown
 
-__all__ = ["KazooClient", "NotSent", "OutcomeUnknown", "install"]
+__all__ = ["KazooClient", "KazooState", "KeeperState", "NotSent", "OutcomeUnknown", "install"]

@@ -88,6 +88,7 @@ class Engine:
         self.connection_stopped.set()
         self._hosts: Any = None  # those that the session was told last
         self._failures, self._failing_since = 0, 0.0
+        self.refusal: Exception | None = None  # of the credentials, in this session
 
     # --- what kazoo's client calls ----------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class Engine:
             send_limit=NO_LIMIT,
         )
         session.add_state_listener(partial(self._see, session))
-        self._failures = 0
+        self._failures, self.refusal = 0, None
         with self._lock:
             if client._stopped.is_set():
                 return
@@ -208,10 +209,15 @@ class Engine:
                 session.set_hosts(self._server_list())
             if self._gives_up():
                 return
-        elif state is zk.State.AUTH_FAILED:
-            self.logger.warning("AUTH_FAILED closing: the log of zkwire says why, at level INFO")
-            client._live.set()  # wakes start(), which finds it cleared by the callback
         client._session_callback(kazoo_state(state))
+        if state is zk.State.AUTH_FAILED:
+            try:
+                session.connect()
+            except zk.AuthFailedError as error:
+                self.refusal = translated(error)
+            self.logger.warning("AUTH_FAILED closing: %s", self.refusal)
+            client._live.set()  # wakes start(), which finds it cleared
+            client._live.clear()
         if state is zk.State.EXPIRED and session is self.session and not client._stopped.is_set():
             # Its callbacks are closed later: those of its watches are still to come.
             self._expired = session
@@ -516,6 +522,13 @@ class KazooClient(Base):
         """By kazoo: to 0 for a new session, and its own connection to what it has seen."""
         self.__dict__["last_zxid"] = zxid
 
+    def start(self, timeout: float = 15) -> None:
+        """kazoo's; AuthFailedError as soon as the server has refused the credentials."""
+        try:
+            _original_start(self, timeout)
+        except self.handler.timeout_exception as error:
+            raise getattr(self._connection, "refusal", None) or error from None
+
     def _call(self, request: Any, async_object: Any) -> bool | None:
         """What all of kazoo's operations end in; other programs override it, and call this."""
         engine = self._connection
@@ -533,6 +546,7 @@ class KazooClient(Base):
 
 
 _original_call: Any = kazoo_client.KazooClient._call
+_original_start: Any = kazoo_client.KazooClient.start
 _CLOSED = {
     KeeperState.AUTH_FAILED: ke.AuthFailedError,
     KeeperState.CLOSED: partial(ke.ConnectionClosedError, "Connection has been closed"),
@@ -560,5 +574,5 @@ def install() -> None:
     """
     kazoo_client.ConnectionHandler = Engine
     theirs: Any = kazoo_client.KazooClient
-    theirs._call, theirs.zkwire = KazooClient._call, KazooClient.zkwire
-    theirs.last_zxid = KazooClient.last_zxid
+    theirs._call, theirs.start = KazooClient._call, KazooClient.start
+    theirs.zkwire, theirs.last_zxid = KazooClient.zkwire, KazooClient.last_zxid

@@ -48,6 +48,13 @@ class Deferred:
         self.waiting: list[Callable[[], object]] = []
         self._called = False  # at this moment
 
+    def discard(self, function: Callable[[], object] | None) -> None:
+        """Do not call this one any more, if it is one of them."""
+        try:
+            self.waiting.remove(function)  # type: ignore[arg-type]  # None is not one
+        except ValueError:
+            pass
+
     def call(self) -> None:
         """Call them, in order."""
         if self._called:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from functools import cached_property
 
-from zkwire.errors import NoNodeError, UnreachableError
+from zkwire.errors import UnreachableError
 from zkwire.jute.frames import RECEIVE_LIMIT, SEND_LIMIT
 from zkwire.jute.records import ACL, AuthPacket, ConnectRequest
 from zkwire.net.lifetime import AllocationSite, warn_unclosed
@@ -284,7 +284,7 @@ class ClientBase:
         for scheme, secret in check_auth(auth, send_limit):
             self._session.add_auth(scheme, secret)
         self._driver = self._driver_class()(self)
-        listeners.attach(self._session, self._name, trace, self._driver.dispatch)
+        listeners.attach(self._driver, trace)
         if observer is not None:
             from zkwire.net.observer import Observation
 
@@ -453,25 +453,6 @@ class ClientBase:
         return None if limit is None else self._driver.now() + limit
 
 
-class WithoutChroot(trees.Runtime):
-    """The same runtime, whose operations take the server's own paths."""
-
-    def __init__(self, driver: Any) -> None:
-        from zkwire.net.pipeline import LazyPipeline
-
-        self._driver = driver
-        operations: Any = LazyPipeline(driver, driver.operations._kind, chroot="")
-        operations._submit = driver.operations._submit  # which tells an observer, too
-        self.operations = operations
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._driver, name)
-
-    async def until(self, reply: Any, deadline: float | None) -> Any:
-        """The reply's result; each driver waits in its own way."""
-        return await self._driver.until(reply, deadline)
-
-
 class ClientCoroutines(ClientBase):
     """What waits, as coroutines; see the module's docstring."""
 
@@ -538,14 +519,7 @@ class ClientCoroutines(ClientBase):
         OperationTimeoutError if one step takes longer than the ``operation_timeout`` (two session
         timeouts if the client has none).
         """
-        deadline = self._deadline()
-        try:
-            await self._driver.ensure_path(path, acl, deadline)
-        except NoNodeError:
-            if not self._chroot:
-                raise
-            await WithoutChroot(self._driver).ensure_path(self._chroot, acl, deadline)
-            await self._driver.ensure_path(path, acl, deadline)
+        await self._driver.ensure_path(path, acl, self._deadline())
 
     async def delete_tree(self, path: str) -> None:
         """Delete a node and everything below it, if it is there.

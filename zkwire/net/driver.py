@@ -14,6 +14,7 @@ service) begins and what ends it.
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import count
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
+IDS_AT_ONCE = 64
+"""Ids that are made together: one that is made alone, after a wait, takes longer than its share."""
+
+
 class Driver(Runtime):
     """See the module's docstring.  It has the session and the options of ``client``, checked."""
 
@@ -81,6 +86,7 @@ class Driver(Runtime):
         self.now: Any = client._hooks.get("_now", clock)
         self.current_connection: Connection | None = None
         self.deferred: Deferred = Deferred()
+        self.undefer: Callable[[Callable[[], object] | None], None] = self.deferred.discard
         self.interrupted: dict[object, Acquirable] = {}  # by waiter
         self.acl: Sequence[ACL] = client._acl
         self.operations: Operations = LazyPipeline(self, self._kind)
@@ -88,7 +94,8 @@ class Driver(Runtime):
         self.background_tasks: set[BackgroundTask] = set()
         self.services: dict[Any, BackgroundTask] = {}
         self._rng: Random = client._rng
-        self._attempts = count(1)
+        self._ids: deque[str] = deque()
+        self._batches = count()
 
     awaits = False
     """Whether what a user's function returns is awaited."""
@@ -121,6 +128,12 @@ class Driver(Runtime):
 
         def _rouse(self, waiter: object) -> None:
             """Have this thread or task look again at what it waits for."""
+
+    def outside_chroot(self) -> Operations:
+        """The operations with the server's own paths."""
+        outside = LazyPipeline(self, self.operations._kind, chroot="")
+        outside._submit = self.operations._submit  # type: ignore[method-assign]  # may be observed
+        return outside
 
     def wake(self) -> None:
         """Have the thread that does I/O do soon what there is to do; from any thread."""
@@ -257,7 +270,13 @@ class Driver(Runtime):
 
     def unique(self) -> str:
         """An id that no other attempt of any client has."""
-        return f"{self._prefix}{next(self._attempts):08x}"
+        while True:
+            try:
+                return self._ids.popleft()
+            except IndexError:
+                first = IDS_AT_ONCE * next(self._batches)
+                numbers = range(first + 1, first + 1 + IDS_AT_ONCE)
+                self._ids.extend([f"{self._prefix}{number:08x}" for number in numbers])
 
     def warn(self, message: str) -> None:
         """Put a line into the log, for operators to act on."""
@@ -272,7 +291,7 @@ class Driver(Runtime):
     def interrupt(self, waiter: object, attempt: Acquirable) -> None:
         """Have the wait of this thread or task raise the attempt's error, if that still goes on.
 
-        If the thread reads from the socket, within a twentieth of a second; else at once.
+        At once, or within a twentieth of a second if the thread reads and there are no epolls.
         """
         if self.elsewhere and self.call_soon(partial(self.interrupt, waiter, attempt)):
             return

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import sys
 from functools import cache, partial
+from math import inf
 
-from zkwire.session.outcomes import NEW_CLIENT
+from zkwire.session.outcomes import NEW_CLIENT, perhaps_older
 from zkwire.wire.model import State, session_name
 
 TYPE_CHECKING = False
@@ -25,29 +26,23 @@ if TYPE_CHECKING:
     from zkwire.session.trace import TraceFrame
     from zkwire.session.waitable import Waker
 
-    Dispatch = Callable[[Callable[[], object]], object]
-
 LOGGER = "zkwire"
 ERROR, WARNING, INFO, DEBUG = 40, 30, 20, 10  # as in logging
 _ATTEMPTS = frozenset({State.CONNECTING, State.HANDSHAKE})
 
 
-def attach(
-    session: Session,
-    name: str,
-    trace: Callable[[TraceFrame], object] | None,
-    dispatch: Dispatch,
-) -> None:
-    """Log the session's states and trace its frames, as far as the program wants that."""
-    session.observers.add(_SessionLog(session, name, dispatch))
+def attach(driver: Any, trace: Callable[[TraceFrame], object] | None) -> None:
+    """Log the states of a driver's session and trace its frames, as far as the program wants it."""
+    session: Session = driver.session
+    session.observers.add(_SessionLog(driver))
     wanted = [trace] if trace is not None else []
     if _logger(DEBUG) is not None:
-        wanted.append(partial(_log_frame, name))
+        wanted.append(partial(_log_frame, driver.name))
     if wanted:
         from zkwire.session.trace import Tracer
 
         def emit(frame: TraceFrame) -> None:
-            session.callbacks.extend(partial(dispatch, partial(f, frame)) for f in wanted)
+            session.callbacks.extend(partial(driver.dispatch, partial(f, frame)) for f in wanted)
 
         session.trace = Tracer(emit)
 
@@ -99,20 +94,22 @@ class _SessionLog:
     """One line for each state, with what is known of it at that moment.
 
     A lost connection is logged once, and not again with each attempt to make another.  What a line
-    says it also has as fields, for formatters that want them.  Another line says so when a server
-    has granted too short a session timeout for the lease margin.
+    says it also has as fields, for formatters that want them.  Two more lines are for operators:
+    when no server could be reached for a session timeout, once until one is reached; and when a
+    server has granted too short a session timeout for the lease margin.
     """
 
-    def __init__(self, session: Session, name: str, dispatch: Dispatch) -> None:
-        self._session = session
-        self._name = name
-        self._dispatch = dispatch
+    def __init__(self, driver: Any) -> None:
+        self._session: Session = driver.session
+        self._name: str = driver.name
+        self._dispatch, self._now = driver.dispatch, driver.now
         self._news: State | None = None
-        self._margin = self._wanted = session.lease_margin
+        self._outage_began: float | None = None  # inf: its line is written
+        self._margin = self._wanted = self._session.lease_margin
 
     def see(self, state: State) -> list[Waker]:
         """The session is in ``state`` now."""
-        lines = (self._state_line(state), self._margin_line(state))
+        lines = (self._state_line(state), self._outage_line(state), self._margin_line(state))
         return [partial(self._dispatch, line) for line in lines if line is not None]
 
     def _state_line(self, state: State) -> Waker | None:
@@ -140,6 +137,23 @@ class _SessionLog:
         if state.terminal:
             return str(session.ending()).removesuffix(NEW_CLIENT)
         return "{}:{}".format(*session.server) if session.server else "no server"
+
+    def _outage_line(self, state: State) -> Waker | None:
+        now, session = self._now(), self._session
+        if self._outage_began is None or state.usable:
+            self._outage_began = None if state.usable else now
+            return None
+        seconds = now - self._outage_began
+        # Each attempt ends in this state, within a session timeout: no timer is needed.
+        if state is not State.DISCONNECTED or seconds < session.timeout:
+            return None
+        self._outage_began = inf
+        line = (
+            f"{self._name}: no server could be reached for {seconds:.1f} s (last: "
+            f"{session.last_failure}){perhaps_older(session.last_failure, session.last_zxid)}; "
+            "the client continues to try"
+        )
+        return partial(warn, line)
 
     def _margin_line(self, state: State) -> Waker | None:
         margin, before = self._session.lease_margin, self._margin

@@ -16,6 +16,7 @@ from functools import cache, partial
 from zkwire.errors import OperationTimeoutError, ZooKeeperError
 from zkwire.jute.record import Record
 from zkwire.net.listeners import log_failure
+from zkwire.recipes.runtime import Runtime
 from zkwire.session.request import STILL_THERE, Request
 from zkwire.wire import ops
 
@@ -124,6 +125,7 @@ class Observation:
         self.now: Callable[[], float] = driver.now
         self.session.observers.add(self)
         self.session._watches.observer = self._see_event
+        driver.exchange = partial(Runtime.exchange, driver)  # each request passes ``_submit``
         pipelines = [driver.pipeline] if hasattr(driver, "pipeline") else []
         for each in (client, driver.operations, driver.background, *pipelines):
             each._kind = observed(each._kind)

@@ -14,6 +14,7 @@ DEADLINES_EVERY = 0.005
 
 # Seconds before something is done that may soon be unnecessary: the watch of a lock's own node.
 DEFER_SECONDS = 0.01
+LONGEST_DEFER = 0.08  # where it has been unnecessary again and again
 
 # Requests that have gathered before they are sent without waiting for more.
 FLUSH_AT = 128

@@ -254,18 +254,19 @@ class Requests(Bound):
         return self._submit(self._kind(op, path, body, finish, target, full, kind, own_czxid))
 
 
-def rehearse(operations: T) -> T:
-    """The same operations, which check their arguments and send nothing.
+def drafts(operations: T) -> T:
+    """The same operations; they check their arguments, and return requests that are not submitted.
 
     A request that is too large, say, is a ValueError.  A watch must not be asked for.
     """
-    rehearsal: Any = object.__new__(type(operations))
-    rehearsal.__dict__ = {**vars(operations), "_submit": _submit_nothing}
-    return rehearsal
+    made: Any = object.__new__(type(operations))
+    made.__dict__ = {**vars(operations), "_submit": _as_it_is}
+    return made
 
 
-def _submit_nothing(request: Request) -> None:
-    """What a rehearsal does with a request."""
+def _as_it_is(request: Request) -> Request:
+    """What the operations of :func:`drafts` do with a request."""
+    return request
 
 
 def too_large(

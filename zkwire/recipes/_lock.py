@@ -97,8 +97,8 @@ class Acquirable(Recipe, Enterable):
         nothing: the lock is held until the lease ends, and longer if a server answers before.
 
         If an outsider deletes the node, this stays True until the client hears of it: until the
-        watch's event arrives.  In the first milliseconds after the acquisition, before the client
-        watches the node, it stays True until the request that sets the watch is answered.
+        watch's event arrives.  In the first tenth of a second after the acquisition, before the
+        client watches the node, it stays True until the request that sets the watch is answered.
         ``release`` asks the server; :meth:`check` does not.  See also
         :mod:`zkwire.session.liveness`.
         """
@@ -330,6 +330,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         super().__init__(client, path, acl=acl)
         self._lost = Lost(self._runtime)
         self._own_watch: OwnNodeWatch | None = None
+        self._deferred: Callable[[], object] | None = None  # what makes that watch for a holder
         self._fence: int | None = None
 
     def __repr__(self) -> str:
@@ -361,20 +362,21 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
 
     def _grant(self, attempt: Attempt) -> None:
         """The attempt has won.  A loss is noticed before a claim can be seen."""
-        late = self._own_watch is None
-        watch = self._own_watch = self._own_watch or OwnNodeWatch()
-        watch.lost = self._lost
+        watch = self._own_watch
+        if watch is not None:
+            watch.lost = self._lost
         self._fence = attempt.stat.czxid
         self._runtime.hold(self._lost)
-        if late:
-            self._runtime.defer(partial(self._watch_own_node_later, attempt, watch))
         self._runtime.check_open()  # first: a caller that is told of an end knows that all is lost
         if not self._lasts:
             why = f"{self._path} was lost in the moment it was acquired"
             raise errors.LockLostError(why, session_id=self._runtime.session_id)
-        # interrupt-safe: last, and together: another thread may release it at once.
+        # interrupt-safe: behind all that may be refused: another thread may release it at once.
         self._granted = attempt
         self._pending_cleanup = None
+        if watch is None:
+            self._deferred = partial(self._watch_own_node_later, attempt)
+            self._runtime.defer(self._deferred)
 
     def _watch_own_node(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
         """From here on it is noticed if the attempt's node is deleted."""
@@ -382,36 +384,47 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
         operations = self._runtime.operations
         watch.request = operations._watch_own_node(attempt.node, attempt.stat.czxid, watch)
 
-    def _watch_own_node_later(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
-        """The same, in any thread, if the lock has not been released and this not been done."""
-        if watch.request is not None or watch.closed:
-            return
+    def _watch_own_node_later(self, attempt: Attempt) -> None:
+        """The same, in any thread, if the attempt still holds and this has not been done."""
+        with self._runtime.mutex:
+            if self._granted is not attempt or self._own_watch is not None:
+                return
+            watch = self._own_watch = OwnNodeWatch()
+            watch.lost = self._lost
+            if self._granted is not attempt:  # it has just been released, as by a signal handler
+                self._own_watch = None
+                return
         # What is over ends the claim, too; a watch may be dismissed at any moment of this.
         with contextlib.suppress(errors.ZooKeeperError, ClosedWatchError):
             self._watch_own_node(attempt, watch)
 
     def _end_claim(self) -> None:
         """From here on nothing is held."""
-        self._granted = None
-        if self._own_watch is not None:
-            self._dismiss(self._own_watch, self._lost)
+        self._granted = None  # first: a watch that is just being made is taken back, or seen below
+        self._runtime.unhold(self._lost)
+        self._runtime.undefer(self._deferred)
+        self._deferred = None  # which refers to this object
+        watch = self._own_watch  # once: with a supervisor, another thread may take it back just now
+        if watch is not None:
+            self._dismiss(watch)
             self._own_watch = None
 
     def _part_with_claim(self) -> Callable[[], None]:
         watch, lost = self._own_watch, self._lost
         self._granted = self._own_watch = None
-        wakers = () if watch is None else lost._let_go()  # so that another attempt has another loss
+        held = lost in self._runtime.session.lease_holders
+        wakers = lost._let_go() if held else ()  # so that another attempt has another loss
 
         def end_claim() -> None:
             for waker in wakers:
                 waker()
+            self._runtime.unhold(lost)
             if watch is not None:
-                self._dismiss(watch, lost)
+                self._dismiss(watch)
 
         return end_claim
 
-    def _dismiss(self, watch: OwnNodeWatch, lost: Lost) -> None:
-        self._runtime.unhold(lost)
+    def _dismiss(self, watch: OwnNodeWatch) -> None:
         watch.dismiss()
         if watch.stands:
             if watch.request is not None:
@@ -495,7 +508,8 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
 
         Raises what the server refuses it with: NoNodeError if the lock had been lost before.
         """
-        await self._runtime.until(self._runtime.operations.delete(attempt.node, version), deadline)
+        runtime = self._runtime
+        await runtime.exchange(deadline, runtime.drafts.delete(attempt.node, version))
 
     # --- to acquire -------------------------------------------------------------------------------
 
@@ -519,7 +533,7 @@ class AsyncPathLock(HasPath, OwnedNode, Acquirable):
             self._clean_up_pending()
             if self._granted is not None:  # a loss that no release has followed
                 self._clean_up_after(self._granted)
-            if self._lost.ready:
+            if self._lost._over:
                 self._lost = Lost(runtime)
             if not runtime.usable:
                 await runtime.connected(deadline)

@@ -34,7 +34,7 @@ so; but a change that had to make its token may then be made twice.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 
 from zkwire import errors
 from zkwire.operations.multi import Create, Operation, SetData
@@ -60,6 +60,12 @@ RETRYABLE = (*errors.BUSY, errors.NotReadOnlyError)
 """Refusals that say nothing about the node."""
 
 
+@lru_cache(maxsize=64)
+def _in_names(session_id: int) -> str:
+    """A session's id as it stands in the names of nodes."""
+    return f"{session_id & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
 class Attempt:
     """One try to get the lock: its id, and what is known of its node.
 
@@ -71,7 +77,7 @@ class Attempt:
     _SESSION, _CLIENT = 17, 33  # characters
 
     def __init__(self, runtime: Runtime) -> None:
-        self.id: str = f"{runtime.session_id & 0xFFFFFFFFFFFFFFFF:016x}-{runtime.unique()}"
+        self.id: str = f"{_in_names(runtime.session.session_id)}-{runtime.unique()}"
         self.pending_cleanups: tuple[str, ...] = (*runtime.pending_cleanups,)
         self.entered: bool = False  # a create may be on its way, or done
         self.node: Any = None  # its path, and its stat, when they are known
@@ -203,8 +209,8 @@ class OwnedNode:
     @property
     def _is_active(self) -> bool:
         """Whether a node of it may stand on the server that no clean-up takes care of."""
-        pending = self._pending_cleanup is not None
-        return pending or self._busy or self._releasing or self._owned
+        has_node = self._pending_cleanup is not None or self._granted is not None
+        return has_node or self._busy or self._releasing
 
     def _set_inactive(self) -> None:
         """At the end of a call: leave to the client what this could not hand over."""
@@ -385,7 +391,7 @@ class TokenPool(OwnedNode):
         try:
             while True:
                 try:
-                    results = await runtime.until(runtime.operations.multi(steps), deadline)
+                    results = await runtime.exchange(deadline, runtime.drafts.multi(steps))
                     return self._done(token, results[-1], results[: -len(marking)])
                 except errors.NotSentError:
                     continue

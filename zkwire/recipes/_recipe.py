@@ -289,7 +289,7 @@ class Lost(Waitable):
     __slots__ = ("_over", "_reason", "_runtime")
 
     def __init__(self, runtime: Runtime) -> None:
-        super().__init__()
+        self._wakers = ()
         self._runtime = runtime
         self._over = False
         self._reason: str | None = None

@@ -330,20 +330,23 @@ class AsyncDoubleBarrier(HasPath, OwnedNode, Enterable):
         self, attempt: Attempt, seen: Snapshot, deadline: float | None, watch: Watch
     ) -> bool:
         """Enter a round, or begin one, or return True: nothing is to be done before an event."""
+        awaited: str | None = None  # whose end is an event, too
         if seen.round > attempt.stat.czxid:
             self._round = seen.round
         elif seen.round:
             before = await self._members(seen, seen.round, deadline)
             if before:
-                path = f"{self._path}/{before[0]}"
-                look = self._runtime.operations.exists
-                return await self._runtime.retry(deadline, look, path, watch=watch) is not None
-            await self._end_round(seen, None, deadline)
+                awaited = f"{self._path}/{before[0]}"
+            else:
+                await self._end_round(seen, None, deadline)
         elif len(seen.names) < self._count:
-            return True
+            awaited = attempt.node  # or the others would never find enough members
         else:
             self._round = await self._begin_round(seen, deadline)
-        return False
+        if awaited is None:
+            return False
+        look = self._runtime.operations.exists
+        return await self._runtime.retry(deadline, look, awaited, watch=watch) is not None
 
     async def _exit(self, deadline: float | None) -> None:
         attempt = self._pending_cleanup = self._granted

@@ -100,7 +100,8 @@ class AsyncGroup(HasPath, _service.ObservableService):
         self._path = check_below_root(path, "a group")
         self._acl = None if acl is None else check_acl(acl)
         self._joined: list[AsyncPersistentNode] = []
-        self._requests: list[list[tuple[Member, ...]]] = []  # each gets the list that answers it
+        # By id; each gets the list that answers it.
+        self._requests: dict[int, list[tuple[Member, ...]]] = {}
         self._members: tuple[Member, ...] | None = None  # the newest list
         self._names: list[str] | None = None  # of the members; None: stale
         self._known: dict[str, Member] = {}  # those whose newest state is known
@@ -167,13 +168,16 @@ class AsyncGroup(HasPath, _service.ObservableService):
         left out, with a warning in the log.
         """
         answer: list[tuple[Member, ...]] = []
-        self._requests.append(answer)
-        self._begin()
-        self._asked.notify()
-        if not await self._until(lambda: bool(answer), timeout):
-            message = "the members were not read in time"
-            raise errors.OperationTimeoutError(message, op="members", path=self._path)
-        return list(answer[0])
+        self._requests[id(answer)] = answer
+        try:
+            self._begin()
+            self._asked.notify()
+            if not await self._until(lambda: bool(answer), timeout):
+                message = "the members were not read in time"
+                raise errors.OperationTimeoutError(message, op="members", path=self._path)
+            return list(answer[0])
+        finally:
+            self._requests.pop(id(answer), None)  # or an outage would collect them
 
     def changes(self) -> AsyncGenerator[list[Member], None]:
         """The list of members as it is now, and then each newer list, forever.
@@ -226,7 +230,11 @@ class AsyncGroup(HasPath, _service.ObservableService):
 
     async def _read(self, runtime: Background, watch: Watch) -> None:
         """Read what is stale, and publish it."""
-        operations, requests, names = runtime.operations, tuple(self._requests), self._names
+        operations, requests, names = (
+            runtime.operations,
+            tuple(self._requests.values()),
+            self._names,
+        )
         if requests or names is None:
             names = self._names = await self._list(operations, watch)
             self._note(watch)  # data that has changed before the list is read for these requests
@@ -269,7 +277,7 @@ class AsyncGroup(HasPath, _service.ObservableService):
         known = [self._known[name] for name in names if name in self._known]
         members = tuple(sorted(known, key=lambda m: (m.fence, m.name)))
         self._members = members
-        del self._requests[: len(requests)]
         for answer in requests:
+            self._requests.pop(id(answer), None)
             answer.append(members)
         self._changed()

@@ -33,7 +33,7 @@ from contextlib import closing, suppress
 
 from zkwire import errors
 from zkwire.operations.multi import Create, Operation
-from zkwire.operations.nodes import check_acl, check_data, check_flag, rehearse
+from zkwire.operations.nodes import check_acl, check_data, check_flag, drafts
 from zkwire.recipes._recipe import HasPath
 from zkwire.recipes._service import Condition, ObservableService, sessions_of
 from zkwire.recipes.runtime import REPEATABLE, newest
@@ -56,12 +56,10 @@ ID_LIKE = "0" * 24
 
 
 class Wish:
-    """Data that shall be on the server, and what has become of that."""
+    """What has become of one call of ``set_data``."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data: bytes = data
-        self.done: bool = False
-        self.error: errors.ServerError | None = None
+    done = False
+    error: errors.ServerError | None = None
 
 
 class AsyncPersistentNode(HasPath, ObservableService):
@@ -107,6 +105,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
         self._data = check_data(data)  # as it was wanted before the wishes
         self._acl = None if acl is None else check_acl(acl)
         self._wishes: list[Wish] = []
+        self._wished = data  # by the last one: an outage can have many, and each with much data
         self._stat: Stat | None = None  # of its own node, as last seen
         self._conflict: Stat | None = None
         self._todo = Condition(lambda: self._leaving or bool(self._stat and self._wishes))
@@ -115,7 +114,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
 
     def _rehearse(self, data: bytes) -> None:
         """ValueError if the node could never be sent with these data."""
-        rehearsal = rehearse(self._sessions.operations)
+        rehearsal = drafts(self._sessions.operations)
         rehearsal.create(self._path, data, self._acl, ephemeral=True)  # set_data takes less
 
     def _refused(self, runtime: Background, refusal: errors.ServerError) -> float:
@@ -123,17 +122,16 @@ class AsyncPersistentNode(HasPath, ObservableService):
         return super()._refused(runtime, refusal)
 
     def _settle(self, wishes: tuple[Wish, ...], error: errors.ServerError | None = None) -> None:
-        """The last of the wishes is fulfilled, or refused with this error."""
-        if wishes and error is None:
-            self._data = wishes[-1].data
+        """The wishes are fulfilled, or refused with this error."""
         del self._wishes[: len(wishes)]
         for wish in wishes:
             wish.done, wish.error = True, error
 
     async def _write(self, operations: Operations, stat: Stat) -> None:
-        wishes = tuple(self._wishes)
+        wishes, data = tuple(self._wishes), self._wished  # in this order: see set_data
         try:
-            self._stat = await operations.set_data(self._path, wishes[-1].data, stat.version)
+            self._stat = await operations.set_data(self._path, data, stat.version)
+            self._data = data
             self._settle(wishes)
         except (errors.NoNodeError, errors.NotReadOnlyError, errors.BadVersionError, *REPEATABLE):
             raise
@@ -195,9 +193,10 @@ class AsyncPersistentNode(HasPath, ObservableService):
         data; then the node keeps the data it had.  ValueError, and nothing is tried, if the data is
         more than this client can send.
         """
-        wish, limit = Wish(check_data(data)), check_timeout("timeout", timeout)
+        wish, limit, data = Wish(), check_timeout("timeout", timeout), check_data(data)
         self._check()
         self._rehearse(data)
+        self._wished = data  # first: a wish is fulfilled by its own data or by later ones
         self._wishes.append(wish)
         self._todo.notify()
         await self._outcome(lambda: wish.done, limit)
@@ -265,7 +264,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
     async def _provide(self, runtime: Any, watch: Watch) -> bool:
         """Create the node if it is missing; whether one is there, watched and looked at."""
         wishes, made = tuple(self._wishes), False
-        data = wishes[-1].data if wishes else self._data
+        data = self._wished if wishes else self._data
         if self._stat is not None:
             stat = await runtime.operations.exists(self._path, watch=watch)
         else:
@@ -283,6 +282,7 @@ class AsyncPersistentNode(HasPath, ObservableService):
             self._conflict = stat
             return stat is not None
         if made:  # what a lost create has written is still wished for, and written again
+            self._data = data
             self._settle(wishes)
         self._stat, self._conflict = stat, None
         return True
@@ -358,7 +358,7 @@ class PersistentModeKeeper(AsyncPersistentNode):
 
     def _rehearse(self, data: bytes) -> None:
         token = f"{self._path}{TOKEN}{ID_LIKE}"
-        rehearse(self._sessions.operations).multi(self._both(data, token))
+        drafts(self._sessions.operations).multi(self._both(data, token))
 
     async def _both_made(self, runtime: Any, made: Awaitable[object]) -> None:
         try:

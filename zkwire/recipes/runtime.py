@@ -6,7 +6,8 @@ of the recipe.  Under asyncio it is awaited as it is; in simulation a scheduler 
 
 An operation sends its request when it is *called*; awaiting its reply only waits.  Two operations
 called one after the other therefore leave in one write, and by the session's order the second sees
-the effects of the first.
+the effects of the first.  The operations of ``drafts`` only make the request: ``exchange`` sends it
+and waits, which under threads costs less, as nothing else can come between the two.
 
 Then follows what repeats a request over lost connections, and conveniences over whole trees.
 These are several operations each, none of them atomic.  A lost connection is recovered from: every
@@ -19,9 +20,11 @@ error has ``maybe_applied``, even if the step that it names has changed nothing.
 from __future__ import annotations
 
 from collections import deque
+from functools import cached_property
 from math import inf
 
 from zkwire import errors
+from zkwire.operations.nodes import drafts
 from zkwire.session.waitable import Waitable, Watch, check_timeout
 from zkwire.wire.paths import check_below_root, check_path, parent
 
@@ -116,6 +119,9 @@ class Runtime:
     waiter: Callable[[], object]
     """The thread or the task that runs, also in a simulation."""
 
+    undefer: Callable[[Callable[[], object] | None], None]
+    """Undo :meth:`defer`, unless the function has been called, or is just being."""
+
     def __init__(self) -> None:
         self.forked: bool = False  # whether this is the copy in a forked child
         # The locks (OwnedNode, and the like) of which a node may stand on the server: they refuse a
@@ -174,6 +180,10 @@ class Runtime:
 
             Only that can release it.
             """
+
+        def outside_chroot(self) -> Operations:
+            """The operations with the server's own paths."""
+            ...
 
         def unique(self) -> str:
             """An id that no other attempt of any client has."""
@@ -307,6 +317,21 @@ class Runtime:
         awaited: Any = reply
         return await awaited.within(self._left(deadline))
 
+    @cached_property
+    def drafts(self) -> Operations:
+        """The operations, which make requests for :meth:`exchange` and do not submit them."""
+        return drafts(self.operations)
+
+    async def exchange(self, deadline: float | None, *requests: Any) -> Any:
+        """Submit drafts, which leave in one write, and return the result of the first.
+
+        All but the first are of operations that every server knows; await these with :meth:`until`.
+        OperationTimeoutError when the deadline passes first.
+        """
+        for request in requests:
+            self.operations._submit(request)
+        return await self.until(requests[0], deadline)
+
     async def event(self, watch: Watch, deadline: float | None) -> Event:
         """The watch's next event; OperationTimeoutError when the deadline passes first."""
         while (event := watch.take()) is None:
@@ -357,27 +382,30 @@ class Runtime:
     ) -> None:
         """Create ``path`` and what is missing above it, each with this ACL (None: the client's).
 
-        ``containers``: as nodes that the server removes when their last child has gone, all but
-        ``kept`` and the chroot.  Persistent where the server refuses that, and after a connection
-        that was lost on it: some servers answer what they do not know in no other way.
+        That includes the chroot and what is missing above it.  ``containers``: as nodes that the
+        server removes when their last child has gone, all but ``kept``, the chroot and the nodes
+        above it.  Persistent where the server refuses that, and after a connection that was lost on
+        it: some servers answer what they do not know in no other way.
 
         ``counts``: an error has ``maybe_applied`` if any node may have been made.  Without
         ``counts`` it does not: the caller's change has not begun, even if nodes above it were made.
         """
-        missing, begun, limit = [path], False, self.in_time(deadline)
+        missing, begun, limit = [(self.operations, path)], False, self.in_time(deadline)
         try:
             while missing:
-                container = containers and missing[-1] not in ("/", kept)
+                operations, node = missing[-1]
+                container = containers and operations is self.operations and node not in ("/", kept)
                 try:
-                    await self._ensure_node(missing[-1], acl, limit, container)
+                    await self._ensure_node(operations, node, acl, limit, container)
                     missing.pop()
                     begun = True
                 except errors.NoNodeError:
-                    if missing[-1] == "/":  # the chroot; what is above it is out of reach
-                        raise errors.NoNodeError(
-                            errors.MISSING_CHROOT, op="create", path=path
-                        ) from None
-                    missing.append(parent(missing[-1]))
+                    if node != "/":
+                        missing.append((operations, parent(node)))
+                    elif operations._chroot:
+                        missing.append((self.outside_chroot(), parent(self.session.chroot)))
+                    else:
+                        raise
                 except errors.UnimplementedError:
                     if not container:
                         raise
@@ -392,16 +420,21 @@ class Runtime:
             raise
 
     async def _ensure_node(
-        self, path: str, acl: Sequence[ACL] | None, limit: float, container: bool
+        self,
+        operations: Operations,
+        path: str,
+        acl: Sequence[ACL] | None,
+        limit: float,
+        container: bool,
     ) -> None:
         """Create one node whose parent is there."""
         try:
-            await self.until(self.operations.create(path, b"", acl, container=container), limit)
+            await self.until(operations.create(path, b"", acl, container=container), limit)
         except errors.NodeExistsError:
             pass
         except errors.NoAuthError:
             # A server looks at the rights on the parent before it sees that the node exists.
-            if await self.retry(limit, self.operations.exists, path) is None:
+            if await self.retry(limit, operations.exists, path) is None:
                 raise
 
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Literal, TypeAlias
 
-    from zkwire.operations import Operations, Reply
+    from zkwire.operations import Operations
     from zkwire.recipes.runtime import AsyncClientLike, Runtime
 
     Names: TypeAlias = Literal["zkwire", "kazoo"]
@@ -149,6 +149,7 @@ class Contended:
 # contenders would hold (DataTree.createNode).  Stop well before: others are creating at the same
 # time.
 SPARE_NUMBERS = 1000
+_LAST_DIGITS = f"{LAST_SEQUENCE - SPARE_NUMBERS:010d}"
 
 
 def of_kazoo(names: str) -> bool:
@@ -232,17 +233,17 @@ class AsyncQueueLock(Contended, AsyncPathLock):
 
         There is no stat yet where the server has no create2 (before 3.5).
         """
-        runtime, operations = self._runtime, self._runtime.operations
+        runtime, operations = self._runtime, self._runtime.drafts
         path, plain = f"{self._path}/{attempt.id}-{self._label}", False
         while True:
             attempt.entered = True
             make = operations.create if plain else operations.create_with_stat
-            create: Reply[Any] = make(path, self._data, self._acl, ephemeral=True, sequential=True)
+            create = make(path, self._data, self._acl, ephemeral=True, sequential=True)
             listing = operations.get_children(self._path)
             try:
-                made = await runtime.until(create, deadline)
+                made = await runtime.exchange(deadline, create, listing)
                 attempt.node, attempt.stat = (made, None) if plain else made
-                self._check_sequence(attempt)
+                self._check_sequence(attempt.node[len(path) :])
                 return await runtime.until(listing, deadline)
             except errors.UnimplementedError:
                 if plain:
@@ -261,7 +262,7 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                     continue
                 names = await self._find(attempt, deadline)
                 if attempt.node is not None:
-                    self._check_sequence(attempt)
+                    self._check_sequence(attempt.node[len(path) :])
                     return names
 
     async def _find(self, attempt: Attempt, deadline: float | None) -> list[str]:
@@ -315,11 +316,10 @@ class AsyncQueueLock(Contended, AsyncPathLock):
     def _name(self, attempt: Attempt) -> str:
         return attempt.node[len(self._path) + 1 :]
 
-    def _check_sequence(self, attempt: Attempt) -> None:
-        number = int(self._name(attempt)[len(attempt.id) + 1 + len(self._label) :])
-        if not 0 <= number <= LAST_SEQUENCE - SPARE_NUMBERS:
+    def _check_sequence(self, digits: str) -> None:
+        if not "0" <= digits <= _LAST_DIGITS:  # a number below 0 begins with a sign
             raise errors.SequenceExhaustedError(
-                f"{self._path}: the sequence counter stands at {number} and ends at "
+                f"{self._path}: the sequence counter stands at {int(digits)} and ends at "
                 f"{LAST_SEQUENCE}; delete the node when it is not in use, or take another path"
             )
 
@@ -374,11 +374,12 @@ class AsyncQueueLock(Contended, AsyncPathLock):
                 attempt.node = None
                 names = await self._join(attempt, deadline)
                 continue
+            ahead: list[Place] = []
             if len(names) > 1:
                 await self._prune(attempt, names, deadline)
+                ahead = self._ahead(names, own)
             if self._on_position is not None:
                 self._runtime.dispatch(partial(self._on_position, len(before(names, own))))
-            ahead = self._ahead(names, own)
             if not ahead:
                 watch = self._own_watch
                 if watch is not None and watch.refused and watch.request is not None:
@@ -535,7 +536,7 @@ AsyncLock = AsyncSequentialLock
 class OrderQueue(AsyncQueueLock):
     """A lock for order and quiet alone: its node is not watched, since its loss changes nothing."""
 
-    def _watch_own_node_later(self, attempt: Attempt, watch: OwnNodeWatch) -> None:
+    def _watch_own_node_later(self, attempt: Attempt) -> None:
         pass
 
 

@@ -28,7 +28,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 
 from zkwire import errors
-from zkwire.operations.nodes import rehearse
+from zkwire.operations.nodes import drafts
 from zkwire.recipes import _service
 from zkwire.recipes._recipe import HasPath, SupervisedRuntime
 from zkwire.recipes.runtime import SESSION_OVER
@@ -451,7 +451,7 @@ class Leadership(HasPath, _service.HasProblem):
         self._trouble = _service.Problem(on_problem, sessions.dispatch)
         self._make_lock(sessions.latest_driver)  # checks the arguments
         longest = f"{path}/{'x' * LONGEST_NAME}"
-        rehearse(sessions.operations).create(longest, text.encode())
+        drafts(sessions.operations).create(longest, text.encode())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"

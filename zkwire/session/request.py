@@ -87,12 +87,13 @@ class Request(Waitable):
 
     ``watch`` is set by the reply, on the server's path ``watch_path``.  ``own_czxid`` is for the
     own-node watch of a lock, which is in the table from submission on: the czxid of that node.
+    ``following`` are requests for the same write that only have to be sent.
     ``covered``: a persistent watch on the same path does the server's part of the watch.
     """
 
     __slots__ = (
-        "body", "covered", "deadline", "end", "finish", "op", "outcome", "own_czxid", "path",
-        "record", "sent_at", "watch", "watch_kind", "watch_path", "xid",
+        "body", "covered", "deadline", "end", "finish", "following", "op", "outcome", "own_czxid",
+        "path", "record", "sent_at", "watch", "watch_kind", "watch_path", "xid",
     )  # fmt: skip
     sent_at: float  # once it is sent
     end: int
@@ -116,6 +117,7 @@ class Request(Waitable):
         self.path: str | None = path
         self.body: bytes = body
         self.finish: Callable[[Any], Any] | None = finish
+        self.following: tuple[Request, ...] = ()
         self.xid: int = 0
         self.deadline: float | None = None
         self.outcome: Answered | Refused | Failed | None = None

@@ -232,7 +232,10 @@ class Session(SessionStatus):
             except RuntimeError:
                 return b""  # submit raises it again, outside the I/O layer's critical section
         self._live.last_send = now
-        return self._requests.send(request, now)
+        frame = self._requests.send(request, now)
+        if not request.following:
+            return frame
+        return frame + b"".join([self._requests.send(each, now) for each in request.following])
 
     def data_to_send(self, now: float) -> bytes:
         """The next bytes for the server; from now on their requests count as sent."""

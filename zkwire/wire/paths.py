@@ -27,13 +27,11 @@ def check_path(path: str, sequential: bool = False) -> str:
 
     The path of a sequential create may end in a slash: its number becomes the name.
     """
-    if path.__class__ is str and path in _accepted:
-        return path
-    if not isinstance(path, str):
-        raise TypeError(f"path must be a str, not {type(path).__name__}: {path!r}")
-    if path.__class__ is not str:  # a member of an enumeration is formatted as its name
-        return check_path(str.__str__(path), sequential)
-    if path == "/":
+    if path.__class__ is not str:
+        if not isinstance(path, str):
+            raise TypeError(f"path must be a str, not {type(path).__name__}: {path!r}")
+        path = str.__str__(path)  # a member of an enumeration is formatted as its name
+    if path in _accepted or path == "/":
         return path
     if not path.startswith("/"):
         raise ValueError(f"path must start with '/': {path!r}")

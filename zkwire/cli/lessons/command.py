@@ -45,7 +45,7 @@ def _lesson(context: Context, asked: argparse.Namespace) -> int:
         context.output.text("\n".join(legend(ascii_only=only_ascii())))
         return DONE
     if (asked.all or asked.name is None) and asked.svg:
-        raise UsageError("one lesson makes a drawing: name it")
+        raise UsageError("--svg draws one lesson: name it")
     if not asked.all and asked.name is None:
         return _list(context)
     names = list(TABLE) if asked.all else [str(asked.name)]
@@ -95,7 +95,7 @@ def _flags(name: str, lesson: Lesson, asked: argparse.Namespace) -> argparse.Nam
 def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace) -> Stage:
     """Run a lesson, and show it as the options say; LeftError if its reader leaves."""
     if context.output.json:
-        raise UsageError("lessons are for eyes: they have no JSON; --svg FILE draws one")
+        raise UsageError("lessons have no JSON; --svg FILE draws one")
     shown = shown_by(context, name, lesson)
     stage = Stage(flags, shown.show, servers=lesson.servers)
     try:
@@ -112,8 +112,8 @@ def play(context: Context, name: str, lesson: Lesson, flags: argparse.Namespace)
 ARGUMENTS = (
     arg("name", nargs="?", metavar="NAME", help="the lesson; without it, the list"),
     flag("--all", "all lessons, one after the other"),
-    flag("--play", "as a film: a terminal waits at no question"),
-    flag("--fast", "no time to read on a terminal"),
+    flag("--play", "as a film: do not wait at the questions"),
+    flag("--fast", "without pauses for reading"),
     flag("--legend", "what the signs and the numbers mean"),
     flag("--bytes", "the bytes of each frame below it"),
     arg("--svg", metavar="FILE", help="draw the lesson into this file"),

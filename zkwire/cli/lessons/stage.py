@@ -462,7 +462,7 @@ class Play(Simulation):
                 self._tell("server", words, client, link, f"zxid {self.tree.zxid:#x}")
             self.cut(client, "after")
         elif client.link is None and step.kind == "eof":
-            self._tell("end", f"{client.name} sees the connection end, no word why", client, link)
+            self._tell("end", f"{client.name} sees the connection end, but not why", client, link)
         elif client.link is None:
             why = client.session.last_failure.partition(": ")[2]
             text = f"{client.name} ends the connection"

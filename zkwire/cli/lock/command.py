@@ -72,10 +72,10 @@ def _check(asked: Namespace) -> None:
     if asked.command[:1] == ["--"]:  # newer versions of argparse leave it
         del asked.command[0]
     if asked.command and asked.command[0].startswith("-"):
-        raise UsageError(f"options such as {asked.command[0]} stand before PATH")
+        raise UsageError(f"put options such as {asked.command[0]} before PATH")
     if asked.shell is not None:
         if asked.command:
-            raise UsageError("a COMMAND and --shell: one of them")
+            raise UsageError("give either a COMMAND or --shell")
         asked.command = ["/bin/sh", "-c", asked.shell]
     if asked.list and asked.command:
         raise UsageError("--list runs no COMMAND")
@@ -97,7 +97,7 @@ def _limits(asked: Namespace, timeout: float) -> tuple[float, float]:
     margin = timeout / 10 if asked.margin is None else asked.margin
     if not kill_after < timeout / 2:
         raise UsageError(
-            f"--kill-after {kill_after:g} is not below half the session timeout, {timeout:g} s"
+            f"--kill-after {kill_after:g} must be less than half the session timeout, {timeout:g} s"
         )
     lease_margin = min(asked.lease_margin, timeout / LEAST_MARGINS)
     pings = max(timeout / 3, lease_margin * PINGS_APART)
@@ -250,9 +250,9 @@ COMMANDS = {
             help="wait no longer than this"),
         one_of(
             flag("-s", "--shared", "share it with other readers"),
-            flag("-x", "--exclusive", "share it with none (default)"),
+            flag("-x", "--exclusive", "share it with nobody (default)"),
             arg("--holders", type=integer("number of holders", 1), metavar="N",
-                help="so many hold it at a time")),
+                help="how many may hold it at a time")),
         arg("--names", choices=("zkwire", "kazoo"), default="zkwire",
             help="kazoo: its locks contend on the same path"),
         arg("-E", "--conflict-exit-code", default=statuses.TIMED_OUT, metavar="N",
@@ -262,10 +262,10 @@ COMMANDS = {
             help="what happens to COMMAND if the lock is lost"),
         arg("-k", "--kill-after", type=duration, metavar="SECS", help="between TERM and KILL (3)"),
         arg("--margin", type=duration, metavar="SECS",
-            help="end that long before the session can (a tenth of its timeout)"),
+            help="end this long before the session can (a tenth of its timeout)"),
         arg("--lease-margin", type=duration, default=0.0, metavar="SECS",
-            help="count an answer once the server has had so long to tell its leader (0)"),
-        arg("-c", "--shell", metavar="STRING", help="run this by sh -c"),
+            help="count an answer once the server has had this long to tell its leader (0)"),
+        arg("-c", "--shell", metavar="STRING", help="run this with sh -c"),
         arg("--id", default="", metavar="TEXT", help="shown to others by --list"),
         flag("--list", "show the holder and the queue"),
         flag("--foreground",

@@ -144,7 +144,7 @@ class Running:
                 self._child.forward(number)
         if self._child.foreground and self._child.stopped():
             left = f"{self._grant.client.lease_remaining():.0f} s"
-            self._note(f"stopped, the lock is lost unless it goes on within {left}")
+            self._note(f"stopped; the lock is lost unless it continues within {left}")
             self._signals.stop_here()
 
 

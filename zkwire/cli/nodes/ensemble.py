@@ -43,7 +43,7 @@ def _hexadecimal(text: str) -> int:
         return int(text, 16)
     except ValueError:
         wants = "hexadecimal digits, as `zkwire config` prints it"
-        raise ArgumentTypeError(f"{text!r} is no version: {wants}") from None
+        raise ArgumentTypeError(f"{text!r} is not a version: {wants}") from None
 
 
 def _reconfig(context: Context, asked: Namespace) -> None:
@@ -114,7 +114,7 @@ def _limit(text: str) -> int:
     if text == "none":
         return NONE
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise ArgumentTypeError(f"{text!r} is no limit, a number or none")
+        raise ArgumentTypeError(f"{text!r} is not a limit: a number or none")
     return int(text)
 
 
@@ -226,7 +226,7 @@ def _delete_quota(client: zkwire.Client, path: str) -> None:
 # fmt: off
 COMMANDS = {
     "config": Command(_config,
-        flag("-c", "only where clients connect, as --server takes it", dest="clients")),
+        flag("-c", "only the addresses for clients, as --server takes them", dest="clients")),
     "reconfig": Command(_reconfig,
         arg("--add", action="append", metavar="SERVER",
             help="a server that joins, such as server.4=host:2888:3888;2181"),

@@ -302,7 +302,7 @@ def _pattern(text: str) -> re.Pattern[bytes]:
     try:
         return re.compile(text.encode())
     except re.error as error:
-        raise ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+        raise ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from None
 
 
 def _fits(asked: Namespace, seen: Seen) -> bool:
@@ -360,11 +360,11 @@ COMMANDS = {
             flag("-r", "--recursive", "every change of the node and of all nodes below it"),
             flag("--persistent", "every change of the node, and of its list of children"),
             flag("--children", "the children that come and go, not the data")),
-        flag("--initial", "what is there now, first"),
+        flag("--initial", "begin with what is there now"),
         arg("-n", dest="count", type=integer("number of changes, from 1 on", 1), metavar="COUNT",
-            help="exit after so many changes"),
+            help="exit after this many changes"),
         arg("--timeout", type=duration, metavar="DUR",
-            help="exit after so long: with 0, or 124 if -n changes have not come")),
+            help="exit after this long: with 0, or 124 if -n changes have not come")),
     "wait": Command(_wait, arg("path", metavar="PATH"),
         one_of(
             flag("--exists", "until the node exists (the default)"),
@@ -372,7 +372,7 @@ COMMANDS = {
             arg("--data", type=_pattern, metavar="REGEX",
                 help="until its data match: anywhere, or from ^ to $"),
             arg("--children", type=integer("number of children"), metavar="N",
-                help="until it has so many children or more; 0: none")),
+                help="until it has at least this many children; 0: none")),
         arg("--timeout", type=duration, metavar="DUR",
-            help="at most so long, then exit with 124; 0 looks once")),
+            help="wait at most this long, then exit with 124; 0 looks once")),
 }

@@ -29,7 +29,7 @@ def data_of(context: Context, asked: Namespace) -> bytes | None:
     if asked.data_file is None:
         return None if asked.data is None else as_bytes(asked.data)
     if asked.data is not None:
-        raise UsageError("the data stands in the command or in --data-file, not in both")
+        raise UsageError("give the data in the command or in --data-file, not in both")
     if asked.data_file != "-":
         with open(asked.data_file, "rb") as file:
             return file.read()
@@ -60,7 +60,7 @@ def access_list(text: str) -> list[zkwire.ACL]:
     entries = re.split(r",(?=[A-Za-z0-9_]+:)", text)  # the name of a certificate has commas
     for entry in entries:
         if entry.endswith(":"):  # it would allow nothing
-            raise ArgumentTypeError(f"{entry!r} is no entry of an access list: it has no PERMS")
+            raise ArgumentTypeError(f"{entry!r} is not an entry of an access list: it has no PERMS")
     try:
         return [entry_of(entry) for entry in entries]
     except ValueError as error:
@@ -81,7 +81,7 @@ KIND = (
     flag("-c", "a container: the server deletes it some time after its last child",
          dest="container"),
     arg("-t", "--ttl", type=duration, metavar="DUR",
-        help="the server deletes it when it has no child and was not set for so long"),
+        help="the server deletes it when it has no child and was not set for this long"),
     arg("--acl", type=access_list, metavar="ACL",
         help="SCHEME:ID:PERMS[,...], such as world:anyone:r,auth::cdrwa"),
 )
@@ -106,7 +106,7 @@ def _create(context: Context, asked: Namespace) -> None:
     made = _created(context.client, path, data, asked)
     out.result({"path": made}, [made])
     if asked.ephemeral and not context.in_shell:
-        out.note(f"{made} is ephemeral: it goes now, with the session of this command")
+        out.note(f"{made} is ephemeral: it is deleted as soon as this command ends")
 
 
 def _created(client: zkwire.Client, path: str, data: bytes, asked: Namespace) -> str:
@@ -239,7 +239,7 @@ def _txn(context: Context, asked: Namespace) -> None:
         raise UsageError("in the shell, standard input has the commands: give the operations here")
     parsed = _parsed(asked.operations or standard_input())
     if not parsed:
-        raise UsageError("there is no operation")
+        raise UsageError("no operation is given")
     results = context.client.multi([_operation(context, each) for each in parsed])
     done = [_outcome(context, *pair) for pair in zip(parsed, results, strict=True)]
     lines = [" ".join(map(str, each.values())) for each in done]
@@ -354,7 +354,7 @@ def _set_acl_of_all(context: Context, path: str, acl: Sequence[zkwire.ACL]) -> i
                 raise
         except errors.ZooKeeperError as error:
             if count:
-                error.add_note(f"nodes that have the list by then: {count}")
+                error.add_note(f"nodes that had the new list by then: {count}")
             raise
     return count
 

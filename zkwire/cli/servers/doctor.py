@@ -222,21 +222,21 @@ NO_QUORUM = (
     "perhaps it has no quorum: start enough of the others, and see whether they reach one another "
     "at their ports 2888 and 3888 (or as its configuration says)"
 )
-HTTP = "HTTP is spoken there: is it the port of the admin server? clients use clientPort"
-NO_TLS = "that port speaks without TLS: leave --tls out, or ask for the port secureClientPort"
+HTTP = "that port speaks HTTP: is it the port of the admin server? clients use clientPort"
+NO_TLS = "that port does not speak TLS: leave --tls out, or ask for the port secureClientPort"
 WANTS_TLS = "that port speaks TLS: try --tls (--cafile FILE for an authority of your own)"
-OTHER = "what answers is no ZooKeeper server; clients use clientPort, often 2181"
+OTHER = "what answers is not a ZooKeeper server; clients use clientPort, often 2181"
 CLOCK = "compare the dates of the certificate with the clock of this machine"
 SILENT = "perhaps a firewall, a wrong address, or a machine that is down"
-CHROOT = "a --server without the chroot can create it: zkwire --server HOST create -p {}"
+CHROOT = "create it through a --server without the chroot: zkwire --server HOST create -p {}"
 SECONDS = 2.0  # for each question, also when the time limit has passed
 
 # What a problem says, and what may help.
 WORDS = {
     "resolve the name": "does the name exist, and which resolver does this machine ask?",
     "refused": "does the server run, and is that its clientPort, often 2181?",
-    "no answer to the greeting": "it accepts connections and says nothing: does it hang, is it no "
-    "ZooKeeper server?",
+    "no answer to the greeting": "it accepts connections and says nothing: does it hang, or "
+    "is it not a ZooKeeper server?",
     "is not for host": "name the server in --server as its certificate does",
     "not yet valid": CLOCK,
     "has expired": CLOCK,

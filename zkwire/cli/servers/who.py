@@ -40,7 +40,7 @@ def _who(context: Context, asked: Namespace) -> int | None:
         owner = int(asked.what, 16)
     elif asked.what.startswith("0x"):
         wants = "0x and 1 to 16 hexadecimal digits; a path begins with /"
-        raise UsageError(f"{asked.what!r} is no session id, {wants}")
+        raise UsageError(f"{asked.what!r} is not a session id, {wants}")
     else:
         path = context.path(asked.what)
         stat = context.client.exists(path)
@@ -94,7 +94,7 @@ def _lines(path: str | None, told: Told) -> list[str]:
 def _note(out: Output, told: Told) -> None:
     """What has not been told, and what would change that."""
     for server, words in told.refused.items():
-        out.note(f"{server} does not allow {' and '.join(words)}: it would with")
+        out.note(f"{server} does not allow {' and '.join(words)}; to change that, set")
         out.note(f"  {SETTING}=srvr,cons,dump; no admin server answers (--admin-port)")
     for server, why in told.failed.items():
         out.note(f"{server} was not asked: {why}")

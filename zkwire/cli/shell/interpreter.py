@@ -81,7 +81,7 @@ class Interpreter:
             command = commands.find(name)
             if command.in_shell:
                 return command
-            raise UsageError(f"{name!r} is no command of the shell: use `zkwire {name}`")
+            raise UsageError(f"{name!r} is not a command of the shell: use `zkwire {name}`")
         raise commands.no_command(name, (*TABLE, *self.own.table, *NAMES), "help")
 
     def parser(self, name: str) -> Parser:
@@ -199,7 +199,7 @@ class OwnCommands:
             ("addWatch", "show each change of a node, and of all below, as it comes",
              self._add_watch, *ADD_WATCH),
             ("removewatches", "show no more changes of a node", self._remove_watches, *REMOVE),
-            ("printwatches", "show changes at all: on or off", self._print, _optional("on|off")),
+            ("printwatches", "show changes: on or off", self._print, _optional("on|off")),
             ("history", "the last lines, without those that have secrets", self._history),
             ("help", "all commands, or the flags of one", self._help, _optional("COMMAND")),
             ("quit", "end the shell", self._quit),
@@ -290,7 +290,7 @@ class OwnCommands:
         for name, (_, does) in TABLE.items():
             if name not in self.table and commands.find(name).in_shell:
                 line(f"  {name:13}  {does}")
-        line("\nin the shell alone:")
+        line("\nonly in the shell:")
         for name, (does, _) in self.table.items():
             line(f"  {name:13}  {does}")
         names = f"zkCli's names: {', '.join(NAMES)}; also -w of ls, get and stat."
@@ -315,7 +315,7 @@ REMOVE = (
               help=f"only those of the kind {name.lower()}") for letter, name in WATCHES.items()),
         arg("-a", dest="kind", action="store_const", const="ANY", default="ANY",
             help="all of them (the default)")),
-    flag("-l", "here, even if no server can be told; that is so without it, too", dest="local"),
+    flag("-l", "has no effect: the watch is removed here in any case", dest="local"),
 )
 # fmt: on
 

@@ -290,6 +290,6 @@ COMMANDS = {
         arg("-c", dest="script", metavar="COMMANDS",
             help="run these commands instead of those of standard input"),
         flag("-k", "--keep-going",
-             "go on behind a command that fails; exit with the status of the first"),
+             "go on after a command that fails; exit with the status of the first"),
         in_shell=False),
 }

@@ -23,7 +23,7 @@ class UnendedError(ValueError):
     """A quote or a backslash, ``mark``, has no end in the line: another line has it."""
 
     def __init__(self, mark: str) -> None:
-        super().__init__(f"the line ends inside what {mark!r} begins")
+        super().__init__(f"the line ends with {mark!r} still open")
         self.mark = mark
 
 

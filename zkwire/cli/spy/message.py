@@ -227,7 +227,7 @@ class Rows(list[Row]):
         try:
             text = read_text(data)
         except UnicodeError:
-            raise MalformedError(self.at, f"{name} is no UTF-8") from None
+            raise MalformedError(self.at, f"{name} is not UTF-8") from None
         self._add(size, name, text, word)
 
     def _vector(self, field: Field, name: str) -> None:

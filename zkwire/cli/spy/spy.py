@@ -171,7 +171,7 @@ def _spy(context: Context, asked: Namespace) -> int:
     listen = _listen(asked.listen)
     for path in asked.output:
         if path.rpartition(".")[2] not in ENDINGS:
-            raise UsageError(f"-o {path}: the name ends in .{', .'.join(ENDINGS)}")
+            raise UsageError(f"-o {path}: the name must end in .{', .'.join(ENDINGS)}")
     hosts, chroot = parse_hosts(asked.upstream)
     upstreams = [host_port(*host) for host in hosts]
     form = asked.format or ("jsonl" if context.output.json else "text")
@@ -350,18 +350,18 @@ PROXY = (
         help="where to listen (a free port of 127.0.0.1); several servers get ports from PORT on"),
     arg("--fault", action="append", default=[], metavar="SPEC", help=f"do this, too: {KINDS}"),
     arg("-n", "--count", type=integer("number from 1 on", 1), metavar="COUNT",
-        help="end behind so many shown messages"),
+        help="end after this many shown messages"),
     arg("--for", dest="seconds", type=duration, metavar="TIME", help="end after this time"),
 )
 SHOWN = (
     flag("--pings", "pings, too"),
     arg("--op", action="append", default=[], metavar="LIST",
-        help="only these operations: create,setData, also open and close"),
-    arg("--path", metavar="GLOB", help="only messages about such a path; * takes / as well"),
+        help="only these operations, such as create,setData,open,close"),
+    arg("--path", metavar="GLOB", help="only messages about such a path; * also matches /"),
     arg("--session", metavar="HEX", help="only this session"),
-    flag("--errors-only", "only replies that say no, and bad bytes"),
+    flag("--errors-only", "only refusals and malformed bytes"),
     arg("--data", choices=("none", "size", "text", "hex"), default="size",
-        help="of nodes' data: nothing, its size (default), or 64 bytes of its text or itself"),
+        help="of nodes' data show nothing, the size (default), or 64 bytes as text or hex"),
     flag("--hex", "a table of its bytes below each message"),
 )
 HOW = (

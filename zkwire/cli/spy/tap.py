@@ -256,7 +256,7 @@ class _Aimed:
         self.spec, self.kind = spec, kind
         word, number, nth = what.partition("#")
         if number and not (nth.isascii() and nth.isdigit() and int(nth) > 0):
-            raise ValueError(f"{nth!r} is no number from 1 on")
+            raise ValueError(f"{nth!r} is not a number from 1 on")
         self._ops = operations(word) if word else ()
         self._left = int(nth) if number else 1
         if "watch" in self._ops and kind not in {"cut-after", "cut-before"}:

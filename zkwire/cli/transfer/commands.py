@@ -73,7 +73,7 @@ class DumpFile:
         fields = self._fields(1, file.readline())
         if fields.get("kind") != KIND or fields.get("v") != VERSION:
             raise ValueError(
-                f"{name} is no dump of version {VERSION}: its first line has no header"
+                f"{name} is not a dump of version {VERSION}: its first line has no header"
             )
         try:
             self.root: str = check_path(fields["root"])
@@ -105,7 +105,7 @@ class DumpFile:
         except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
-            raise self._wrong(number, "no JSON object")
+            raise self._wrong(number, "not a JSON object")
         return fields
 
     def _node(self, number: int, fields: dict[str, Any]) -> Node:
@@ -135,7 +135,7 @@ def _data(fields: dict[str, str] | None) -> bytes:
         return fields["text"].encode()
     if set(fields) == {"base64"}:
         return b64decode(fields["base64"], validate=True)
-    raise ValueError("data is null, or has text or base64")
+    raise ValueError("data must be null, or have text or base64")
 
 
 # --- dump -----------------------------------------------------------------------------------------
