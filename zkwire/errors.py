@@ -385,7 +385,7 @@ REJECTIONS = {
         "auth=[...] by one of its enforce.auth.schemes"
     ),
 }
-MISSING_CHROOT = "the chroot does not exist; ensure_path('/') creates it"
+_MISSING_CHROOT = "the chroot does not exist; ensure_path('/') creates it"
 TAKEN_NUMBER = (
     "there is a node already with this name and the server's next number: the parent's counter is "
     "behind the names of its children, as in a copied or restored tree, or at its end"
@@ -429,7 +429,7 @@ def _cure(code: int, op: str, path: str) -> str:
     if code == NoNodeError.code:
         above = path.rpartition("/")[0] or "/"
         if path == "/" or (above == "/" and op.startswith("create")):
-            return MISSING_CHROOT
+            return _MISSING_CHROOT
         if op.startswith("create"):
             return f"the parent {above} does not exist; ensure_path({above!r}) creates it"
         if path == "/zookeeper/config":

@@ -277,9 +277,9 @@ class LeaderFollower(Driver):
         for each in requests:
             each.driver = self
         self.round_trip(request, deadline)
-        return (
-            request.value() if request.outcome is not None else await self.until(request, deadline)
-        )
+        if request.outcome is None:
+            return await self.until(request, deadline)
+        return request.value()
 
     # --- waiting ----------------------------------------------------------------------------------
 

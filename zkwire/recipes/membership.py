@@ -230,11 +230,8 @@ class AsyncGroup(HasPath, _service.ObservableService):
 
     async def _read(self, runtime: Background, watch: Watch) -> None:
         """Read what is stale, and publish it."""
-        operations, requests, names = (
-            runtime.operations,
-            tuple(self._requests.values()),
-            self._names,
-        )
+        operations, names = runtime.operations, self._names
+        requests = tuple(self._requests.values())
         if requests or names is None:
             names = self._names = await self._list(operations, watch)
             self._note(watch)  # data that has changed before the list is read for these requests
